@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.h: the configuration as the program sees it: parsed, checked, complete. One table in
+// conf/schema.c gives every key its type, default, bounds and text (the same table makes
+// docs/configuration.md); a mistake is reported with file, line, what is wrong and what is allowed.
+#ifndef SLUICE_CONF_CONFIG_H
+#define SLUICE_CONF_CONFIG_H
+
+#include <sys/socket.h>
+
+#include "base/base.h"
+#include "base/log.h"
+#include "io/io.h"
+#include "limits.h"
+
+typedef enum listener_protocol { PROTOCOL_FRAME, PROTOCOL_HTTP } listener_protocol;
+typedef enum frame_mode { FRAME_ECHO, FRAME_ACK, FRAME_PUBLISH } frame_mode;
+typedef enum steer_mode { STEER_HASH, STEER_CPU } steer_mode;
+
+typedef struct bind_address {
+    struct sockaddr_storage addr; // AF_INET, AF_INET6 or AF_UNIX ("unix:/path")
+    socklen_t addr_len;
+    char text[128];               // as printed: "0.0.0.0:7000", "[::]:7000", "unix:/run/x"
+} bind_address;
+
+typedef struct listener_config {
+    char name[LIMIT_NAME_BYTES];
+    listener_protocol protocol;
+    bind_address bind;
+    frame_mode mode;          // echo | ack | publish; default ack
+    u32 max_frame;            // bytes of payload, default 64k, 1 .. LIMIT_PACKET_BYTES_MAX
+    u32 rcvbuf, sndbuf;       // SO_RCVBUF, SO_SNDBUF bytes; 0 = auto. Defaults 32k and auto
+    u64 idle_timeout_ms;      // default 60s; 0 = never
+    u64 packet_timeout_ms;    // a started frame must be complete; default 30s; 0 = never
+    u64 hello_timeout_ms;     // default 10s
+    u64 send_timeout_ms;      // peer took nothing for so long while output waits; default 60s
+    u32 keepalive_s;          // TCP_KEEPIDLE; 0 = off; default 60 (interval /3, 3 probes)
+    u32 user_timeout_ms;      // TCP_USER_TIMEOUT; default 60s; 0 = kernel's
+    u32 backlog;              // default 4096
+    steer_mode steer;         // default hash
+    bool defer_accept;        // TCP_DEFER_ACCEPT, default off
+    u32 max_conns;            // whole process; 0 = what descriptors and memory allow
+    u32 max_conns_per_address; // 0 = no limit
+    u32 accept_rate;          // per second, whole process; 0 = no limit
+    u32 out_bytes_max;        // output budget of one connection; default 256k
+    u32 out_bytes_high;       // reading pauses above; default 64k
+    char up_topic[256];       // default "devices/%i/up"; %i = device id
+    char down_topic[256];     // default "devices/%i/down"; a filter, wildcards allowed
+    char token[256];          // "" = any token accepted (anonymous); else hello's token must equal it
+    bool anonymous;           // default: true on loopback binds only
+} listener_config;
+
+typedef struct config {
+    u32 workers;              // 0 = auto: one per online CPU allowed to us
+    bool engine_auto;
+    io_kind engine;           // when not auto
+    bool pin;                 // pin workers to CPUs, default true
+    u32 recv_bufs;            // uring provided buffers of a worker; 0 = auto
+    u32 min_wait_us;          // uring batching bound; default in schema
+    bool sqpoll;
+    bool direct_descriptors;
+    u32 max_conns;            // whole process; 0 = from RLIMIT_NOFILE
+    u64 memory_max;           // bytes for buffers, all workers; 0 = a quarter of RAM
+    u64 drain_timeout_ms;     // SIGTERM: default 10s
+    char data_dir[256];
+    char ctl_socket[108];     // unix socket of sluice ctl; default data_dir/ctl.sock
+    bool admin_enabled;
+    bind_address admin_bind;  // default 127.0.0.1:9600
+    struct {
+        log_level level;
+        u64 ring_bytes;
+        bool to_stderr;
+        char file[256];
+        u64 file_bytes_max;
+        u32 file_keep;
+        char syslog[128];
+        bool connections;     // a line per connect and close; default false
+    } log;
+    u32 listener_count;
+    listener_config listeners[LIMIT_LISTENERS_MAX];
+    char source[256];         // file name, or "(defaults)"
+} config;
+
+typedef struct config_error {
+    char text[1024];          // several lines possible: "file:line: key: what; allowed: ..."
+} config_error;
+
+// Fills in the defaults used with no file: a frame listener on 127.0.0.1:7000 and admin on loopback.
+void config_defaults(config *out);
+// Reads and checks a file. Returns 0, or -EINVAL / -errno with error->text set (every mistake found, up
+// to the buffer). Never leaves *out half filled: on error its content is undefined and must not be used.
+int config_load(const char *path, config *out, config_error *error);
+// The same from memory (fuzzing, tests); name is used in messages.
+int config_parse(const char *name, const char *text, size_t bytes, config *out, config_error *error);
+// Writes the effective configuration in the file's own syntax. Returns bytes, or -ENOSPC.
+ssize_t config_print(const config *c, char *out, size_t out_bytes);
+// "64k", "2g" -> bytes; "250ms", "7d" -> milliseconds; host:port, [v6]:port, unix:/path.
+// Return 0 or -EINVAL / -ERANGE.
+int config_parse_bytes(const char *text, u64 *bytes);
+int config_parse_duration_ms(const char *text, u64 *ms);
+int config_parse_bind(const char *text, bind_address *out);
+// Prints the reference of all keys as Markdown to stdout (docs/configuration.md is made by it).
+void config_print_reference(void);
+
+#endif

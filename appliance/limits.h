@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// limits.h: every queue, table, loop and packet has its named maximum here, with the relations between
+// them asserted at compile time. Defaults that an operator may change are in conf/config.h; these are
+// the bounds those settings may not leave.
+#ifndef SLUICE_LIMITS_H
+#define SLUICE_LIMITS_H
+
+#include "base/base.h"
+
+// --- workers ---
+#define LIMIT_WORKERS_MAX 64        // one bit each in a route's worker mask (u64)
+#define LIMIT_LISTENERS_MAX 64      // configured listeners
+#define LIMIT_CONNS_PER_WORKER (1u << 20) // connection slots of one worker
+
+// --- receive path ---
+#define LIMIT_RECV_BUF_BYTES 4096u         // one provided buffer of the uring engine
+#define LIMIT_RECV_BUFS_MAX 32768u         // kernel's bound for one buffer ring
+#define LIMIT_RECV_SCRATCH_BYTES 65536u    // one worker's buffer of the readiness engines
+#define LIMIT_RECV_TURNS 16u               // reads of one connection in a row before others get a turn
+#define LIMIT_PACKET_HEAD_BYTES 8u         // longest header needed to know a packet's size
+#define LIMIT_PACKET_BYTES_MAX (256u << 20) // MQTT's remaining length bound; a listener sets less
+#define LIMIT_TAIL_SLAB_BYTES 16384u       // larger packet assembly buffers are mapped for themselves
+
+// --- send path ---
+#define LIMIT_OUT_SEGMENT_MIN_BYTES 256u
+#define LIMIT_OUT_SEGMENT_MAX_BYTES 16384u
+#define LIMIT_OUT_IOVECS 16u               // segments gathered into one send
+
+// --- between workers ---
+#define LIMIT_RING_SLOTS 4096u             // messages of one worker-to-worker ring
+#define LIMIT_RING_OVERFLOW 65536u         // messages waiting behind a full ring before publishers pause
+
+// --- accept ---
+#define LIMIT_ACCEPT_BACKLOG 4096
+#define LIMIT_ACCEPT_TURNS 64u             // accepts in a row before connections get a turn
+#define LIMIT_ACCEPT_BACKOFF_MS 50u        // pause after EMFILE, ENFILE, ENOBUFS or ENOMEM
+
+// --- identity ---
+#define LIMIT_CLIENT_ID_BYTES 256u         // hello "id" of a framed device, UTF-8
+#define LIMIT_TOKEN_BYTES 1024u            // hello "token"
+#define LIMIT_HELLO_BYTES 4096u            // whole hello frame
+#define LIMIT_TOPIC_BYTES 65535u           // MQTT 5.0 section 1.5.4: a UTF-8 string's length is 16 bits
+#define LIMIT_TOPIC_LEVELS 128u
+#define LIMIT_NAME_BYTES 64u               // names of listeners, streams, uplinks
+
+// --- observation ---
+#define LIMIT_RECORDER_EVENTS 4096u        // flight recorder records of one worker
+#define LIMIT_LOG_LINE_BYTES 1024u         // longer log lines are cut and marked
+#define LIMIT_LOG_RING_BYTES_MIN (64u << 10)
+#define LIMIT_LOG_RING_BYTES_MAX (256u << 20)
+
+_Static_assert(IS_POWER_OF_TWO(LIMIT_RING_SLOTS), "ring index is masked");
+_Static_assert(IS_POWER_OF_TWO(LIMIT_RECORDER_EVENTS), "recorder index is masked");
+_Static_assert(IS_POWER_OF_TWO(LIMIT_RECV_BUFS_MAX), "buffer ring size is a power of two");
+_Static_assert(LIMIT_RECV_BUF_BYTES <= LIMIT_RECV_SCRATCH_BYTES, "both feed the same parsers");
+_Static_assert(LIMIT_HELLO_BYTES >= LIMIT_CLIENT_ID_BYTES + LIMIT_TOKEN_BYTES, "hello holds both");
+_Static_assert(LIMIT_OUT_SEGMENT_MIN_BYTES <= LIMIT_OUT_SEGMENT_MAX_BYTES, "segment sizes");
+_Static_assert(LIMIT_WORKERS_MAX <= 64, "worker masks are u64");
+
+#endif

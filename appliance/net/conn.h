@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// conn.h: one connection: an engine handle, its place in the packet stream, its output queue, its timer
+// and its reason to end. A connection belongs to one worker; it may move once, before any session state
+// exists, to the worker that owns its client id.
+//
+// Bytes in: the engine lends a buffer (on_recv); net/inflow.c cuts it into whole packets that are parsed
+// in place, and copies only an incomplete tail. Bytes out: net/outflow.c queues segments; the worker
+// flushes every touched connection once per loop, one send in flight each.
+//
+// Invariants: an idle connection owns no receive buffer, no tail and no output segment; the close reason
+// is set once; protocol code never sees the descriptor.
+#ifndef SLUICE_NET_CONN_H
+#define SLUICE_NET_CONN_H
+
+#include "base/base.h"
+#include "base/timer.h"
+#include "io/io.h"
+#include "net/reason.h"
+
+typedef struct worker worker;
+typedef struct listener listener;
+typedef struct conn conn;
+typedef struct out_segment out_segment;
+
+// What a protocol gives. Functions that return int return 0, or a close_reason (> 0) that ends the
+// connection; PROTO_BLOCKED (< 0) from packet() means "not taken: stop reading, call again with the same
+// packet after conn_unblock".
+#define PROTO_BLOCKED (-1)
+typedef struct proto {
+    const char *name;
+    // A new connection (or one that moved here when moved is true). May be NULL.
+    int (*open)(conn *c, bool moved);
+    // Packet protocols: how long is the packet that starts at head? Returns 0 when len bytes do not tell
+    // yet (len < LIMIT_PACKET_HEAD_BYTES), the packet's whole size in *packet_bytes otherwise.
+    int (*packet_size)(conn *c, const u8 *head, u32 len, u32 *packet_bytes);
+    // One whole packet, in place; valid during the call only.
+    int (*packet)(conn *c, u8 *data, u32 len);
+    // Stream protocols (packet_size NULL): bytes as they come; all are consumed.
+    int (*stream)(conn *c, u8 *data, u32 len);
+    // Output fell below the low-water mark after it had been above. May be NULL.
+    void (*writable)(conn *c);
+    // The connection ends; c->reason is set. Free what proto_state holds. May be NULL.
+    void (*closed)(conn *c);
+} proto;
+
+enum { // conn.flags
+    CONN_PAUSED_OUT = 1u << 0,   // reading stopped: too much output waits
+    CONN_BLOCKED = 1u << 1,      // reading stopped: the broker could not take a packet
+    CONN_DIRTY = 1u << 2,        // in the worker's flush list
+    CONN_CLOSING = 1u << 3,      // io_close started
+    CONN_CLOSE_AFTER_FLUSH = 1u << 4,
+    CONN_RECV_EOF = 1u << 5,
+    CONN_MOVING = 1u << 6,
+    CONN_SINGLE_SHOT = 1u << 7,  // owner not known yet: receives are one-shot
+    CONN_IN_DISPATCH = 1u << 8,  // inside on_recv
+    CONN_SEND_LENT = 1u << 9,    // the send in flight borrows a receive buffer
+    CONN_TRACED = 1u << 10,
+    CONN_RESET = 1u << 11,       // close with RST
+};
+
+struct conn {
+    io_handle io;              // first: callbacks get it
+    worker *owner;
+    listener *origin;          // this worker's instance of the listener
+    const proto *proto;
+    void *proto_state;         // protocol's own (session, request), NULL for echo and ack
+    u64 id;                    // unique in the process: worker << 48 | number
+    timer_node timer;
+    conn *dirty_next;
+    conn *blocked_next;
+    u32 table_slot;            // place in the worker's connection table
+    u16 flags;
+    u8 reason;                 // close_reason
+    u8 head_len;               // bytes in head
+    u8 head[LIMIT_PACKET_HEAD_BYTES]; // start of a packet whose size is not known yet
+    // Input: an incomplete packet (size known), or bytes kept while reading is paused.
+    u8 *tail;
+    u32 tail_used, tail_size;
+    u8 *stash;
+    u32 stash_used, stash_size;
+    // Output.
+    out_segment *out_head, *out_tail;
+    u32 out_bytes;             // queued and not yet sent
+    u32 lent_len;
+    const u8 *lent_start;      // range of the lent buffer to be sent as it is
+    // Accounting.
+    u64 bytes_in, bytes_out;
+    u64 packets_in, packets_out;
+    u64 opened_ns, received_ns; // monotonic
+    u64 packet_started_ns;     // 0 = no incomplete packet
+    u64 sent_ns;               // last progress of output
+    u8 peer_addr[16];          // IPv6 or v4-mapped
+    u16 peer_port;             // host order; 0 for unix sockets
+    u8 peer_family;            // AF_INET, AF_INET6, AF_UNIX
+    u8 moved_from;             // worker it came from + 1, 0 = never moved
+};
+
+// --- for protocol code (owner thread) ---
+
+// Queues bytes for sending (copied). Returns 0; or the close reason that applies when the output budget
+// is exceeded or memory is short: return it from the protocol function.
+int conn_send(conn *c, const void *data, u32 len);
+// Queues bytes that lie in the buffer being dispatched (inside packet() or stream()): adjacent ranges are
+// sent as one without a copy; falls back to a copy where that is not possible.
+int conn_send_in_place(conn *c, const u8 *data, u32 len);
+// Room left in the output budget.
+u32 conn_send_room(const conn *c);
+// Ends the connection: first reason wins. Output not sent yet is dropped.
+void conn_close(conn *c, close_reason reason);
+// Ends it when the queued output has been sent (or send_timeout strikes).
+void conn_close_after_flush(conn *c, close_reason reason);
+// After PROTO_BLOCKED: deliver again what was kept and read on.
+void conn_unblock(conn *c);
+// Peer as text: "192.0.2.1:4711", "[2001:db8::1]:4711", "unix". Returns out.
+#define CONN_PEER_TEXT 56
+const char *conn_peer_text(const conn *c, char out[CONN_PEER_TEXT]);
+
+// --- for the worker and listener ---
+
+// Makes a connection of an accepted descriptor. Returns NULL when refused (descriptor closed, reason
+// counted on the listener).
+conn *conn_open(worker *w, listener *l, int fd, const struct sockaddr_storage *peer);
+// Sends what is queued; called once per loop for each dirty connection.
+void conn_flush(conn *c);
+// Moves a connection to another worker: the packet being dispatched (or any bytes not consumed) goes
+// along and is delivered there again through packet(), after open(c, true). Called by the protocol from
+// packet() in single-shot mode; the protocol then returns 0 and touches c no more.
+void conn_move(conn *c, u32 to_worker, const u8 *packet, u32 packet_len);
+// Arrival on the new owner (worker message).
+void conn_arrive(worker *w, void *parcel);
+
+// Callbacks given to the engine.
+extern const io_callbacks conn_callbacks;
+
+#endif

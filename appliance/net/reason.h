@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// reason.h: why a connection ended. Set once per connection, and the same name shows in the log, in
+// sluice_closes_total{reason="..."} and in `sluice ctl`. Names are stable.
+#ifndef SLUICE_NET_REASON_H
+#define SLUICE_NET_REASON_H
+
+#include "base/base.h"
+
+typedef enum close_reason {
+    CLOSE_NONE = 0,
+    CLOSE_PEER,             // peer closed in an orderly way
+    CLOSE_PEER_RESET,       // ECONNRESET, EPIPE
+    CLOSE_PEER_IN_FRAME,    // peer closed in the middle of a frame
+    CLOSE_IO_ERROR,         // any other errno
+    CLOSE_TIMED_OUT,        // TCP gave up: ETIMEDOUT (keepalive, TCP_USER_TIMEOUT), EHOSTUNREACH
+    CLOSE_IDLE,             // nothing received for idle_timeout
+    CLOSE_FRAME_TIMEOUT,    // a started frame was not finished within packet_timeout
+    CLOSE_HELLO_TIMEOUT,    // no hello within hello_timeout
+    CLOSE_FRAME_TOO_LARGE,  // length over max_frame
+    CLOSE_BAD_HELLO,        // hello frame is not valid
+    CLOSE_AUTH_FAILED,      // hello token refused
+    CLOSE_TAKEN_OVER,       // another connection with the same id
+    CLOSE_SLOW_CONSUMER,    // output budget exceeded or nothing taken for send_timeout
+    CLOSE_CONN_LIMIT,       // max_conns of the listener or the worker's slots
+    CLOSE_ADDRESS_LIMIT,    // max_conns_per_address
+    CLOSE_ACCEPT_RATE,      // shed by accept throttling
+    CLOSE_NO_DESCRIPTORS,   // EMFILE or ENFILE: shed through the reserve descriptor
+    CLOSE_NO_MEMORY,        // a budget or the system had no memory for it
+    CLOSE_KICKED,           // sluice ctl kick
+    CLOSE_DRAIN,            // shutting down
+    CLOSE_LISTENER_REMOVED, // reserved for listeners removed with close_on_remove
+    CLOSE_PROTOCOL_ERROR,   // malformed input with no more precise name
+    CLOSE_HTTP_DONE,        // admin connection finished (Connection: close)
+    CLOSE_REASONS
+} close_reason;
+
+// "frame_too_large"; never NULL.
+const char *close_reason_name(u32 reason);
+// Maps a socket errno (positive or negative) to a reason.
+close_reason close_reason_of_errno(int err);
+
+#endif
