@@ -49,8 +49,9 @@ typedef struct io_engine io_engine;
 typedef struct io_handle io_handle;
 
 typedef struct io_callbacks {
-    // result >= 0: a new connected descriptor (non-blocking, close-on-exec), now the callee's; peer is
-    // valid during the call. result < 0: -errno; accepting has stopped until io_accept_start.
+    // result >= 0: a new connected descriptor, close-on-exec and in the blocking mode that this kind of
+    // engine wants, now the callee's; peer is valid during the call.
+    // result < 0: -errno; accepting has stopped until io_accept_start.
     void (*on_accept)(io_handle *h, int result, const struct sockaddr_storage *peer);
     // result > 0: bytes at data. 0: end of stream, < 0: -errno; receiving has stopped.
     // For a one-shot receive, receiving has stopped in any case.
@@ -75,7 +76,7 @@ struct io_handle {
     u32 ready;         // readiness engines: what the kernel said and is not used up yet
     const struct iovec *send_iov; // readiness engines: the send in flight
     u32 send_iovs;
-    u32 send_flags;
+    u32 poll_index;    // readiness engines: the poller's own place for it
 };
 
 // Engine counters: single writer, any reader.
@@ -129,7 +130,13 @@ const io_stats *io_engine_stats(const io_engine *e);
 const char *io_kind_name(io_kind kind);
 bool io_kind_parse(const char *name, io_kind *kind);
 
-// Attaches a non-blocking descriptor to the engine; it becomes the engine's to close.
+// Whether descriptors given to this kind of engine must be O_NONBLOCK (readiness engines) or must not be
+// (uring: a non-blocking socket would answer EAGAIN instead of waiting).
+static inline bool io_kind_wants_nonblock(io_kind kind) {
+    return kind != IO_URING;
+}
+
+// Attaches a descriptor to the engine; it becomes the engine's to close.
 // Returns 0, -ENOMEM, -ENOSPC (select: descriptor beyond its set; slots used up), or epoll's -errno.
 int io_attach(io_engine *e, io_handle *h, int fd, const io_callbacks *callbacks);
 // Takes the descriptor out again (hand-over to another worker). Nothing may be outstanding.
