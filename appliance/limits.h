@@ -49,6 +49,30 @@
 #define LIMIT_LOG_RING_BYTES_MIN (64u << 10)
 #define LIMIT_LOG_RING_BYTES_MAX (256u << 20)
 
+// --- operations: admin HTTP, sluice ctl ---
+#define LIMIT_HTTP_URL_BYTES 2048u         // request target; longer is answered 414
+#define LIMIT_HTTP_HEADER_BYTES 8192u      // all header fields of a request; more is answered 431
+#define LIMIT_HTTP_HEADERS 64u             // header fields of a request; more is answered 431
+#define LIMIT_HTTP_HOST_BYTES 255u         // Host field; RFC 1035 section 2.3.4
+#define LIMIT_HTTP_BODY_BYTES (256u << 10) // request body; more is answered 413
+#define LIMIT_HTTP_PIPELINE_BYTES 16384u   // requests waiting behind one that is being answered
+#define LIMIT_HTTP_CONNS 128u              // connections of one admin listener
+#define LIMIT_HTTP_FOLLOWERS 16u           // answers that follow (trace, log) at once
+#define LIMIT_HTTP_PAGE_BYTES 32768u       // one page of an answer
+#define LIMIT_HTTP_OUT_HIGH_BYTES 65536u   // no further page is made while more than this waits
+#define LIMIT_HTTP_OUT_BYTES (256u << 10)  // output budget of an admin connection
+#define LIMIT_HTTP_REQUEST_MS 10000u       // a started request must be complete
+#define LIMIT_HTTP_IDLE_MS 60000u          // keep-alive connection without a request
+#define LIMIT_HTTP_SEND_MS 10000u          // a client that takes nothing for so long is cut off
+#define LIMIT_OPS_REQUESTS 64u             // requests to workers outstanding at once
+#define LIMIT_OPS_REPLY_MS 5000u           // a worker that has not answered by then is reported
+#define LIMIT_OPS_HEARTBEAT_MS 5000u       // older: the worker is asked before it counts as alive
+#define LIMIT_OPS_CONNS_PER_MESSAGE 256u   // connections looked at by one message to a worker
+#define LIMIT_OPS_CONNS_ROWS 10000u        // offset + limit of a connection list
+#define LIMIT_OPS_POLL_MS 50u              // flight recorders and log are read so often for followers
+#define LIMIT_OPS_TRACE_CONNS 65536u       // connections a trace remembers by name, power of two
+#define LIMIT_OPS_CONN_EVENTS 32u          // last events shown with one connection
+
 _Static_assert(IS_POWER_OF_TWO(LIMIT_RING_SLOTS), "ring index is masked");
 _Static_assert(IS_POWER_OF_TWO(LIMIT_RECORDER_EVENTS), "recorder index is masked");
 _Static_assert(IS_POWER_OF_TWO(LIMIT_RECV_BUFS_MAX), "buffer ring size is a power of two");
@@ -56,5 +80,8 @@ _Static_assert(LIMIT_RECV_BUF_BYTES <= LIMIT_RECV_SCRATCH_BYTES, "both feed the 
 _Static_assert(LIMIT_HELLO_BYTES >= LIMIT_CLIENT_ID_BYTES + LIMIT_TOKEN_BYTES, "hello holds both");
 _Static_assert(LIMIT_OUT_SEGMENT_MIN_BYTES <= LIMIT_OUT_SEGMENT_MAX_BYTES, "segment sizes");
 _Static_assert(LIMIT_WORKERS_MAX <= 64, "worker masks are u64");
+_Static_assert(LIMIT_HTTP_OUT_HIGH_BYTES + 2 * LIMIT_HTTP_PAGE_BYTES < LIMIT_HTTP_OUT_BYTES,
+               "a page made at the high-water mark fits the output budget");
+_Static_assert(IS_POWER_OF_TWO(LIMIT_OPS_TRACE_CONNS), "hash table is masked");
 
 #endif
