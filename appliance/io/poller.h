@@ -27,7 +27,7 @@ typedef struct poller_ops {
     // Starts watching a descriptor for `interest`; slot and generation come back in events.
     // Returns 0, -ENOMEM, -ENOSPC (cannot hold this descriptor), or the system call's -errno.
     int (*add)(poller *p, io_handle *h, u32 interest);
-    // Changes the interest of a watched descriptor (0 is allowed).
+    // Changes the interest of a watched descriptor. With 0 nothing is told, a hang-up at most once.
     void (*change)(poller *p, io_handle *h, u32 interest);
     // Stops watching; before the descriptor is closed.
     void (*remove)(poller *p, io_handle *h);

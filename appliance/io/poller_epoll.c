@@ -15,7 +15,8 @@ typedef struct poller_epoll {
 } poller_epoll;
 
 static u32 epoll_bits(const poller *p, u32 interest) {
-    u32 bits = p->ops->edge_triggered ? (u32)EPOLLET : 0;
+    // EPOLLHUP and EPOLLERR are always told: without interest only once, or a level-triggered loop spins.
+    u32 bits = p->ops->edge_triggered || interest == 0 ? (u32)EPOLLET : 0;
     if (interest & POLLER_IN) bits |= EPOLLIN | EPOLLRDHUP;
     if (interest & POLLER_OUT) bits |= EPOLLOUT;
     return bits;

@@ -29,6 +29,7 @@ typedef struct readiness_engine {
     poller *poller;
     io_handle doorbell;    // eventfd; not in the slot table
     u32 work_head, work_tail; // by slot
+    u32 work_count;
     u8 *scratch;
     poller_event events[POLLER_EVENTS_MAX];
 } readiness_engine;
@@ -47,6 +48,7 @@ static void work_add(readiness_engine *re, io_handle *h) {
         re->base.slots[re->work_tail].handle->link_next = h->slot;
     }
     re->work_tail = h->slot;
+    re->work_count++;
 }
 
 static void work_remove(readiness_engine *re, io_handle *h) {
@@ -60,29 +62,31 @@ static void work_remove(readiness_engine *re, io_handle *h) {
     *link = h->link_next;
     if (re->work_tail == h->slot) re->work_tail = previous;
     h->flags &= (u8)~H_LISTED;
+    re->work_count--;
 }
 
-// Brings the poller's interest in line with what is armed. Under edge triggering reading is always
-// watched: a stop costs no system call, the readiness is remembered instead.
-static int interest_update(readiness_engine *re, io_handle *h) {
-    bool edge = re->poller->ops->edge_triggered;
-    bool want_in = edge || (h->armed & (IO_ARMED_RECV | IO_ARMED_ACCEPT));
-    bool want_out = (h->armed & (IO_ARMED_SEND | IO_ARMED_CONNECT)) != 0;
-    u8 flags = (u8)((want_in ? H_WANT_IN : 0) | (want_out ? H_WANT_OUT : 0));
-    if ((h->flags & H_WATCHED) && (h->flags & (H_WANT_IN | H_WANT_OUT)) == flags) return 0;
-    u32 interest = (want_in ? POLLER_IN : 0) | (want_out ? POLLER_OUT : 0);
-    if (h->flags & H_WATCHED) {
-        re->poller->ops->change(re->poller, h, interest);
-    } else {
-        int result = re->poller->ops->add(re->poller, h, interest);
-        if (result < 0) return result;
-    }
-    h->flags = (u8)((h->flags & ~(H_WANT_IN | H_WANT_OUT)) | H_WATCHED | flags);
-    return 0;
+// Brings the poller's interest in line. in: whether reading is watched. Reading is watched from the
+// start and, under edge triggering, for ever: what comes while nothing is armed is remembered. A
+// level-triggered poller would tell it again and again, so there interest is dropped when an event comes
+// that nobody waits for (not at io_recv_stop: most stops are short and so cost no system call).
+static void interest_update(readiness_engine *re, io_handle *h, bool in) {
+    bool out = (h->armed & (IO_ARMED_SEND | IO_ARMED_CONNECT)) != 0;
+    u8 flags = (u8)((in ? H_WANT_IN : 0) | (out ? H_WANT_OUT : 0));
+    if ((h->flags & (H_WANT_IN | H_WANT_OUT)) == flags) return;
+    h->flags = (u8)((h->flags & ~(H_WANT_IN | H_WANT_OUT)) | flags);
+    re->poller->ops->change(re->poller, h, (in ? POLLER_IN : 0) | (out ? POLLER_OUT : 0));
+}
+
+static bool reading_is_watched(const io_handle *h) {
+    return (h->flags & H_WANT_IN) != 0;
 }
 
 static int readiness_attach(io_engine *e, io_handle *h) {
-    return interest_update(readiness_of(e), h);
+    readiness_engine *re = readiness_of(e);
+    int result = re->poller->ops->add(re->poller, h, POLLER_IN);
+    if (result < 0) return result;
+    h->flags |= H_WATCHED | H_WANT_IN;
+    return 0;
 }
 
 static void readiness_detach(io_engine *e, io_handle *h) {
@@ -93,25 +97,25 @@ static void readiness_detach(io_engine *e, io_handle *h) {
 
 static void readiness_accept_start(io_engine *e, io_handle *h) {
     h->armed |= IO_ARMED_ACCEPT;
-    interest_update(readiness_of(e), h);
+    interest_update(readiness_of(e), h, true);
     if (readiness_of(e)->poller->ops->edge_triggered) work_add(readiness_of(e), h);
 }
 
 static void readiness_accept_stop(io_engine *e, io_handle *h) {
+    (void)e; // interest is dropped when an event comes that nobody waits for
     h->armed &= (u8)~IO_ARMED_ACCEPT;
-    interest_update(readiness_of(e), h);
 }
 
 static void readiness_recv_start(io_engine *e, io_handle *h, bool multishot) {
     h->armed |= IO_ARMED_RECV;
     h->flags = (u8)(multishot ? h->flags & ~H_ONE_SHOT : h->flags | H_ONE_SHOT);
-    interest_update(readiness_of(e), h);
+    interest_update(readiness_of(e), h, true);
     if (h->ready & (POLLER_IN | POLLER_HANGUP)) work_add(readiness_of(e), h);
 }
 
 static void readiness_recv_stop(io_engine *e, io_handle *h) {
+    (void)e; // interest is dropped when an event comes that nobody waits for
     h->armed &= (u8)~IO_ARMED_RECV;
-    interest_update(readiness_of(e), h);
 }
 
 // One send or sendmsg. Returns bytes or -errno.
@@ -140,7 +144,7 @@ static int readiness_send(io_engine *e, io_handle *h, const struct iovec *iov, u
     h->armed |= IO_ARMED_SEND;
     h->send_iov = iov;
     h->send_iovs = iovs;
-    interest_update(re, h);
+    interest_update(re, h, reading_is_watched(h));
     return IO_PENDING;
 }
 
@@ -163,7 +167,7 @@ static void readiness_connect(io_engine *e, io_handle *h, const struct sockaddr 
     } else {
         h->send_iovs = 0;
     }
-    interest_update(re, h);
+    interest_update(re, h, reading_is_watched(h));
 }
 
 static void readiness_close(io_engine *e, io_handle *h, bool reset) {
@@ -238,7 +242,6 @@ static void do_recv(readiness_engine *re, io_handle *h) {
         }
         if (result <= 0 || (h->flags & H_ONE_SHOT)) {
             h->armed &= (u8)~IO_ARMED_RECV;
-            if (!re->poller->ops->edge_triggered) interest_update(re, h);
         }
         h->callbacks->on_recv(h, result, re->scratch);
         if (!still_here(re, h, slot, generation) || drained || !(h->armed & IO_ARMED_RECV)) return;
@@ -266,7 +269,7 @@ static void do_connect(readiness_engine *re, io_handle *h) {
     }
     h->armed &= (u8)~IO_ARMED_CONNECT;
     h->send_iovs = 0;
-    interest_update(re, h);
+    interest_update(re, h, reading_is_watched(h));
     io_record(&re->base, REC_CONNECT, h, -error, 0);
     counter_add(&re->base.stats.completions, 1);
     h->callbacks->on_connect(h, -error);
@@ -283,42 +286,31 @@ static void handle_progress(readiness_engine *re, io_handle *h) {
     if ((h->armed & IO_ARMED_SEND) && (h->ready & can_send)) {
         do_send(re, h);
         if (!still_here(re, h, slot, generation)) return;
-        interest_update(re, h); // a further send that had to wait is armed again by now
+        // A further send that had to wait is armed again by now.
+        interest_update(re, h, reading_is_watched(h));
     }
     if (h->armed & IO_ARMED_ACCEPT) {
         do_accept(re, h);
-    } else if ((h->armed & IO_ARMED_RECV) && (h->ready & (POLLER_IN | POLLER_HANGUP))) {
-        do_recv(re, h);
+    } else if (h->ready & (POLLER_IN | POLLER_HANGUP)) {
+        if (h->armed & IO_ARMED_RECV) {
+            do_recv(re, h);
+        } else if (!re->poller->ops->edge_triggered) {
+            interest_update(re, h, false);
+        }
     }
 }
 
+// Handles what is in the list now; what is added meanwhile belongs to the next round.
 static u32 work_run(readiness_engine *re) {
-    u32 slot = re->work_head;
     u32 done = 0;
-    re->work_head = re->work_tail = IO_SLOT_NONE;
-    // Taken as a whole: what is added meanwhile belongs to the next round. An entry that is closed or
-    // moved by another one's callback leaves the list through its flag, checked here.
-    u32 taken[POLLER_EVENTS_MAX];
-    while (slot != IO_SLOT_NONE) {
-        u32 count = 0;
-        while (slot != IO_SLOT_NONE && count < POLLER_EVENTS_MAX) {
-            io_handle *h = re->base.slots[slot].handle;
-            h->flags &= (u8)~H_LISTED;
-            re->events[count] = (poller_event){slot, h->generation, 0};
-            taken[count++] = slot;
-            slot = h->link_next;
-        }
-        for (u32 i = 0; i < count; i++) {
-            u32 generation = re->events[i].generation;
-            io_handle *h = io_slot_find(&re->base, taken[i], generation);
-            if (h == NULL) continue;
-            done++;
-            if (h->flags & H_CLOSING) {
-                work_remove(re, h);
-                close_finish(re, h);
-            } else {
-                handle_progress(re, h);
-            }
+    for (u32 left = re->work_count; left > 0 && re->work_head != IO_SLOT_NONE; left--) {
+        io_handle *h = re->base.slots[re->work_head].handle;
+        work_remove(re, h);
+        done++;
+        if (h->flags & H_CLOSING) {
+            close_finish(re, h);
+        } else {
+            handle_progress(re, h);
         }
     }
     return done;

@@ -142,7 +142,7 @@ ssize_t sim_peer_write(sim_peer *p, const void *data, size_t len);
 ssize_t sim_peer_read(sim_peer *p, void *out, size_t len);
 // No more bytes from the peer: end of stream at the engine.
 void sim_peer_shutdown(sim_peer *p);
-// RST now.
+// Sends RST and frees.
 void sim_peer_reset(sim_peer *p);
 // Closes and frees; as in Linux, bytes not read turn the FIN into an RST.
 void sim_peer_close(sim_peer *p);
