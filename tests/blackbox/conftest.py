@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the black-box suite, the reporter of suite.sh, and a hang guard for each test.
+
+Environment: SLUICE (the binary under test), SLUICE_ASAN, SLUICE_TSAN, ARCH_SLUICE_aarch64, OUT, REPO;
+BLACKBOX_ENGINES narrows the engines, BLACKBOX_GUARD_S moves the hang guard, BLACKBOX_SHARD=I/N runs one
+part of the tests, BLACKBOX_RESULT names the file the result is written to.
+"""
+import os
+import signal
+import sys
+import zlib
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+from harness import config, engines, proc, reporter  # noqa: E402
+from harness.gateway import Gateway  # noqa: E402
+
+TEST_GUARD_S = 150
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "guard(seconds): hang guard of one test")
+    if os.environ.get("BLACKBOX_RESULT"):
+        config.pluginmanager.register(reporter.Reporter(os.environ["BLACKBOX_RESULT"]))
+
+
+def pytest_collection_modifyitems(items):
+    shard = os.environ.get("BLACKBOX_SHARD")
+    if not shard:
+        return
+    index, count = (int(x) for x in shard.split("/"))
+    # Files stay whole: their gateways are shared by the tests in them.
+    items[:] = [i for i in items if zlib.crc32(i.fspath.basename.encode()) % count == index]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    marker = item.get_closest_marker("guard")
+    seconds = marker.args[0] if marker else TEST_GUARD_S
+
+    def on_alarm(*_):
+        raise TimeoutError(f"the test did not end within {seconds} s")
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def binary(name):
+    path = os.environ.get(name)
+    if not path:
+        pytest.skip(f"{name} is not set")
+    if not os.access(path, os.X_OK):
+        pytest.fail(f"{name}={path} is not an executable")
+    return path
+
+
+@pytest.fixture(scope="session")
+def sluice():
+    return binary("SLUICE")
+
+
+@pytest.fixture(scope="module", params=engines.selected())
+def engine(request):
+    why = engines.refusal(request.param)
+    if why:
+        pytest.skip(f"engine {request.param}: {why}")
+    return request.param
+
+
+@pytest.fixture
+def make_gateway(sluice):
+    """Makes gateways that end, checked, with the test. Settings are those of Gateway."""
+    made = []
+
+    def make(engine=None, **settings):
+        gateway = Gateway(settings.pop("command", sluice), engine, **settings)
+        made.append(gateway)
+        return gateway
+    yield make
+    problems = []
+    for gateway in made:
+        try:
+            if gateway.process and gateway.process.poll() is None:
+                gateway.stop()
+            elif gateway.process:
+                gateway.check_stderr()
+        except AssertionError as e:
+            problems.append(str(e))
+        finally:
+            gateway.kill()
+            gateway.remove()
+    assert not problems, "\n".join(problems)
+
+
+@pytest.fixture
+def run_gateway(make_gateway):
+    """The same, started."""
+    return lambda *args, **settings: make_gateway(*args, **settings).start()
+
+
+def shared_gateway(**settings):
+    """Two fixtures, gateway_process and gateway: one gateway per engine for all tests of a file, checked after
+    each test to be alive and without connections."""
+    @pytest.fixture(scope="module", name="gateway_process")
+    def process(sluice, engine):
+        with Gateway(sluice, engine, **settings) as gateway:
+            yield gateway
+
+    @pytest.fixture(name="gateway")
+    def checked(gateway_process):
+        assert gateway_process.process.poll() is None, gateway_process.explain("has ended")
+        yield gateway_process
+        gateway_process.expect_no_conns()
+    return process, checked
+
+
+__all__ = ["config", "proc", "shared_gateway"]
