@@ -58,3 +58,81 @@ command_update_deps() {
 }
 
 command_clean() { rm -rf "$OUT"; }
+
+# The suites of ci/suites as lines NAME LIMIT NEEDS SCRIPT.
+suites() { grep -vE '^ *(#|$)' "$REPO/ci/suites"; }
+
+# What a suite finds in its environment; README and ci/suites describe it.
+suite_environment() {
+    export SLUICE=$OUT/$HOST_ARCH/sluice SLUICE_ASAN=$OUT/asan/sluice SLUICE_TSAN=$OUT/tsan/sluice
+    export ARCH_SLUICE_aarch64=$OUT/aarch64/sluice ARCH_SLUICE_x86_64=$OUT/x86_64/sluice PYTHON=$HOST_PYTHON
+    export HOST_ARCH BINARY_BYTES_MAX
+}
+
+# build_for_suites NEEDS...: each variant once, in its own subshell so that one that fails names itself and ends the run.
+build_for_suites() {
+    local need
+    for need in $(printf '%s\n' "$@" | tr ',' '\n' | sort -u); do
+        case $need in
+            -) ;;
+            native) variant_build "$HOST_ARCH" ;;
+            aarch64 | x86_64 | asan | tsan | clang) variant_build "$need" ;;
+            fuzz) variant_build fuzz lib ;;
+            *) die "ci/suites: unknown need '$need'" ;;
+        esac
+    done
+}
+
+command_test() {
+    local wanted=("$@") name needs=() line rc=0
+    unset BUILD
+    if [ ${#wanted[@]} -eq 0 ]; then mapfile -t wanted < <(suites | awk '{ print $1 }'); fi
+    for name in "${wanted[@]}"; do
+        line=$(suites | awk -v n="$name" '$1 == n { print $3 }')
+        [ -n "$line" ] || die "no suite '$name'" "known: $(suites | awk '{ printf "%s ", $1 }')"
+        needs+=("$line")
+    done
+    # The last line is the count whatever happens, so a build that fails is a failed test.
+    (
+        set -e
+        host_require base test lint
+        build_for_suites "${needs[@]}"
+    ) &
+    wait $! || rc=$?
+    if [ "$rc" -ne 0 ]; then
+        printf '\nFAIL build: the tests could not be built\n0 passed, 1 failed, 0 skipped\n'
+        exit 1
+    fi
+    suite_environment
+    exec "$REPO/ci/run-suites.sh" "${wanted[@]}"
+}
+
+command_fuzz() {
+    local seconds=20 target=''
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --seconds) [ $# -ge 2 ] || die "--seconds needs a number"; seconds=$2; shift 2 ;;
+            --seconds=*) seconds=${1#*=}; shift ;;
+            -*) die "fuzz: unknown option '$1'" "usage: ./build.sh fuzz [TARGET] [--seconds N]" ;;
+            *) target=fuzz_${1#fuzz_}; shift ;;
+        esac
+    done
+    case $seconds in '' | *[!0-9]*) die "--seconds needs a number, not '$seconds'" ;; esac
+    unset BUILD
+    variant_build fuzz lib
+    suite_environment
+    FUZZ_SECONDS=$seconds FUZZ_TARGETS=$target exec "$REPO/tests/fuzz/suite.sh"
+}
+
+command_bench() {
+    unset BUILD
+    variant_build "$HOST_ARCH"
+    suite_environment
+    [ -x "$REPO/tests/bench/run.sh" ] || die "tests/bench/run.sh is missing or not executable"
+    exec "$REPO/tests/bench/run.sh" "$@"
+}
+
+command_lint() {
+    host_require lint
+    exec "$REPO/ci/lint.sh"
+}

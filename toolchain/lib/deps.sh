@@ -34,7 +34,7 @@ recipe_sysroot() {
         patch -d "$src" -p1 <"$src/debian/patches/$patch"
     done <"$src/debian/patches/series"
     (
-        cd "$src"
+        cd "$src" || exit
         CC=${cross}gcc CFLAGS="-O2 -g -fPIE -fstack-protector-strong $(path_map "$src")" \
             ./configure --target="$V_ARCH-linux-musl" "AR=${cross}ar" "RANLIB=${cross}ranlib" --prefix=/ --disable-shared --disable-wrapper
         make -j"$JOBS"
@@ -85,7 +85,7 @@ recipe_liburing() {
     cache_unpack "$(dep_paths liburing)" "$src"
     # Without libc the library has its own start of system calls; a sanitizer needs to see the libc's.
     case $D_NAME in asan | tsan | fuzz) libc=(--use-libc) ;; esac
-    cd "$src"
+    cd "$src" || exit
     ./configure --prefix=/ --cc="$D_CC" --cxx=false "${libc[@]}"
     make -C src -j"$JOBS" CC="$D_CC" AR="$V_AR" CFLAGS="$D_CFLAGS $(path_map "$src")" liburing.a
     mkdir -p "$out/lib" "$out/include"

@@ -33,7 +33,8 @@ pin_hash() {
 mirror_uri() {
     local uri=${SLUICE_MIRROR:-}
     if [ -z "$uri" ] && command -v apt-get >/dev/null 2>&1; then
-        uri=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(SIGNED_BY)' 'Created-By: Packages' 2>/dev/null |
+        # shellcheck disable=SC2016 # apt fills these in
+        uri=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 2>/dev/null |
             awk '$1 ~ /\/debian\/?$/ && $2 !~ /-/ { print $1; exit }')
     fi
     [ -n "$uri" ] || die "no Debian archive in this machine's apt sources" \

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The unit tests: every tests/unit/test_*.c is one cmocka program against libsluice.a, run under ASan with UBSan and
+# again under TSan (the data races of the rings show only there). Counted are the tests that cmocka reports; a
+# program that dies, leaks or reports nothing is one more failure.
+set -uo pipefail
+cd "$REPO/tests/unit" || exit 1
+
+passed=0 failed=0 skipped=0
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:strict_string_checks=1:detect_stack_use_after_return=1
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+export CMOCKA_MESSAGE_OUTPUT=TAP
+# One test program may take this long.
+PROGRAM_LIMIT_S=120
+
+fail() {
+    printf 'FAIL %s: %s\n' "$1" "$2"
+    failed=$((failed + 1))
+}
+
+run_program() {
+    local variant=$1 program=$2 name log rc=0 ok not_ok skip
+    local run=(timeout --kill-after=5 "$PROGRAM_LIMIT_S")
+    name=$variant/${program##*/}
+    log=$program.log
+    # TSan of gcc 12 cannot place its shadow memory where the kernel randomises addresses widely.
+    if [ "$variant" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then run+=(setarch "$(uname -m)" -R); fi
+    (
+        scratch=$(mktemp -d)
+        trap 'rm -rf "$scratch"' EXIT
+        cd "$scratch" || exit 1
+        TMPDIR=$scratch "${run[@]}" "$program"
+    ) >"$log" 2>&1 </dev/null || rc=$?
+    skip=$(grep -cE '^ok [0-9]+.*# SKIP' "$log")
+    ok=$(($(grep -cE '^ok [0-9]+' "$log") - skip))
+    not_ok=$(grep -cE '^not ok [0-9]+' "$log")
+    passed=$((passed + ok)) failed=$((failed + not_ok)) skipped=$((skipped + skip))
+    printf '%s: %d ok, %d not ok, %d skipped, exit %d\n' "$name" "$ok" "$not_ok" "$skip" "$rc"
+    grep -E '^ok [0-9]+.*# SKIP' "$log" | sed -E "s|^ok [0-9]+ (- )?(.*) ?# SKIP.*|SKIP $name \2: skipped by the test|"
+    grep -E '^not ok [0-9]+' "$log" | sed -E "s|^not ok [0-9]+ (- )?|FAIL $name |"
+    if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
+        fail "$name" "over $PROGRAM_LIMIT_S s"
+    elif [ "$rc" -ne 0 ] && [ "$not_ok" -eq 0 ]; then
+        fail "$name" "exit status $rc"
+    elif [ $((ok + not_ok + skip)) -eq 0 ]; then
+        fail "$name" "reported no test"
+    fi
+    if [ "$rc" -ne 0 ]; then sed 's/^/    /' "$log" | tail -n 80; fi
+}
+
+for variant in asan tsan; do
+    printf '== unit tests, %s\n' "$variant"
+    outdir=$OUT/$variant/unit
+    if ! make -k -j"$(nproc)" --no-print-directory CC=gcc BUILD="$OUT/$variant/obj" FLAGS="$OUT/$variant/obj/flags.mk" \
+        OUTDIR="$outdir" >"$OUT/$variant/unit-build.log" 2>&1; then
+        grep -E '(error|Error|undefined reference|warning):?' "$OUT/$variant/unit-build.log" | head -n 40
+    fi
+    for source in test_*.c; do
+        [ -e "$source" ] || continue
+        program=$outdir/${source%.c}
+        # Make leaves an older program in place when the new one does not compile.
+        if [ ! -x "$program" ] || [ "$source" -nt "$program" ] || [ "$OUT/$variant/obj/libsluice.a" -nt "$program" ]; then
+            fail "$variant/${source%.c}" "does not build (see $OUT/$variant/unit-build.log)"
+            continue
+        fi
+        run_program "$variant" "$program"
+    done
+done
+printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" -eq 0 ]
