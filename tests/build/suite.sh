@@ -45,7 +45,7 @@ is_incremental() {
     local before after
     before=$(stat -c %Y.%s "$SLUICE")
     "$REPO/build.sh" gateway && after=$(stat -c %Y.%s "$SLUICE") || return 1
-    ! grep -q -- ' -c -o ' "$OUT/logs/compile-$HOST_ARCH.log" || { echo "an unchanged tree was compiled again"; return 1; }
+    ! grep -q '^  CC ' "$OUT/logs/compile-$HOST_ARCH.log" || { echo "an unchanged tree was compiled again"; return 1; }
     [ "$before" = "$after" ] || { echo "the binary was written again"; return 1; }
 }
 
