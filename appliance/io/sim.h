@@ -122,7 +122,7 @@ u64 sim_step(sim *s, u64 ns_max);
 // world chooses one. Returns the descriptor, -EMFILE or -EADDRINUSE.
 int sim_listen(sim *s, const struct sockaddr *addr, socklen_t addr_len, u32 backlog);
 // A stream socket that is not connected yet, for io_connect. Returns the descriptor or -EMFILE.
-int sim_socket(sim *s);
+int sim_stream(sim *s);
 // What close(2) is to a real descriptor: for one that no engine holds. Returns 0 or -EBADF.
 int sim_fd_close(sim *s, int fd);
 // Open descriptors of the program under test, listeners included (peers' ends excluded).
