@@ -4,15 +4,16 @@
 # What can be judged from the text of the tracked files alone. Each rule is one test; the last line is the count.
 #   shell     shellcheck finds nothing in the shell scripts
 #   length    no source file over 600 lines
-#   width     no line of C over 100 columns
+#   width     no line of C over 120 columns (100 is the aim; a table may need more)
 #   licence   each source file opens with its SPDX line
 #   paths     no path into somebody's home or working directory
 #   names     no generated or built file is tracked
 set -uo pipefail
+REPO=${REPO:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 cd "$REPO" || exit 1
 
 FILE_LINES_MAX=600
-LINE_COLUMNS_MAX=100
+LINE_COLUMNS_MAX=120
 passed=0 failed=0 skipped=0
 
 mapfile -t tracked < <(git ls-files --cached --others --exclude-standard 2>/dev/null || true)
@@ -61,7 +62,7 @@ homes="/(root|work|home/[a-z]+|Users/[A-Za-z]+)""/"
 verdict paths "$(select_files '\.(c|h|py|sh|md|mk|conf|txt)$|Makefile$|^ci/|^toolchain/' |
     tr '\n' '\0' | xargs -0 grep -nE "(^|[ \"'=(])$homes" 2>/dev/null)"
 
-verdict names "$(git ls-files 2>/dev/null | grep -E '(^|/)(out|build|__pycache__)/|\.(o|a|so|pyc|tar|img)$')"
+verdict names "$(git ls-files 2>/dev/null | grep -E '^(out|build)/|__pycache__/|\.(o|a|so|pyc|tar|img)$')"
 
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]
