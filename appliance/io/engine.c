@@ -126,13 +126,14 @@ int io_detach(io_engine *e, io_handle *h) {
 
 void io_accept_start(io_engine *e, io_handle *h) {
     ASSERT(h->slot != IO_SLOT_NONE);
-    if (h->armed & IO_ARMED_ACCEPT) return;
+    if ((h->armed & IO_ARMED_ACCEPT) && !(h->armed & IO_ARMED_STOPPING)) return;
     io_record(e, REC_ACCEPT_ARM, h, 0, 0);
     e->ops->accept_start(e, h);
 }
 
 void io_accept_stop(io_engine *e, io_handle *h) {
-    if (h->armed & IO_ARMED_ACCEPT) e->ops->accept_stop(e, h);
+    if (!(h->armed & IO_ARMED_ACCEPT) || (h->armed & IO_ARMED_STOPPING)) return;
+    e->ops->accept_stop(e, h);
 }
 
 void io_recv_start(io_engine *e, io_handle *h, bool multishot) {

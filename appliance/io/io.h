@@ -43,6 +43,7 @@ enum {
     IO_ARMED_SEND = 1u << 2,
     IO_ARMED_CONNECT = 1u << 3,
     IO_ARMED_STARVED = 1u << 4, // receive wanted, waits for a buffer to come back
+    IO_ARMED_STOPPING = 1u << 5, // uring: stopped by the owner, the kernel has not ended it yet
 };
 
 typedef struct io_engine io_engine;
@@ -152,7 +153,7 @@ void io_accept_stop(io_engine *e, io_handle *h);
 void io_recv_start(io_engine *e, io_handle *h, bool multishot);
 void io_recv_stop(io_engine *e, io_handle *h);
 static inline bool io_recv_is_armed(const io_handle *h) {
-    return (h->armed & (IO_ARMED_RECV | IO_ARMED_STARVED)) != 0;
+    return (h->armed & (IO_ARMED_RECV | IO_ARMED_STARVED)) != 0 && !(h->armed & IO_ARMED_STOPPING);
 }
 
 // Sends. iov and its memory stay untouched until completion. Returns bytes sent at once (> 0, may be
