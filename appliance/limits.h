@@ -43,6 +43,10 @@
 #define LIMIT_TOPIC_LEVELS 128u
 #define LIMIT_NAME_BYTES 64u               // names of listeners, streams, uplinks
 
+// --- configuration ---
+#define LIMIT_CONFIG_BYTES (1u << 20)      // a longer file is refused
+#define LIMIT_CONFIG_DEPTH 8u              // blocks and lists inside each other
+
 // --- observation ---
 #define LIMIT_RECORDER_EVENTS 4096u        // flight recorder records of one worker
 #define LIMIT_LOG_LINE_BYTES 1024u         // longer log lines are cut and marked

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// check.c: rules between settings. Each is one function that either completes a default or adds one mistake
+// with the way out. Nothing here may make a file mean more than it says: a setting that was written is never
+// changed, only refused.
+#include "conf/check.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "conf/bind.h"
+#include "conf/units.h"
+#include "proto/frame.h"
+
+#define OUT_BYTES_DEFAULT (256u << 10)
+#define OUT_HIGH_DEFAULT (64u << 10)
+#define OUT_ROUND_BYTES 4096u
+
+typedef struct check {
+    config *c;
+    const conf_lines *lines;
+    conf_errors *errors;
+    u32 index; // of the listener looked at
+    char where[LIMIT_NAME_BYTES + 64];
+} check;
+
+static listener_config *current(const check *k) {
+    return &k->c->listeners[k->index];
+}
+
+// The line of a listener's setting, or of the listener when the setting has its default.
+static u32 line_of(const check *k, const char *key) {
+    u32 line = k->lines->listener[k->index][schema_index(SECTION_LISTENER, key)];
+    return line != 0 ? line : k->lines->listener_begin[k->index];
+}
+
+static bool is_given(const check *k, const char *key) {
+    return k->lines->listener[k->index][schema_index(SECTION_LISTENER, key)] != 0;
+}
+
+static const char *where(check *k, const char *key) {
+    snprintf(k->where, sizeof(k->where), "listener %s: %s", current(k)->name, key);
+    return k->where;
+}
+
+// The largest thing sent to a client at once in this mode, header included.
+static u32 largest_reply_bytes(const listener_config *l) {
+    return l->mode == FRAME_ACK ? FRAME_ACK_BYTES : l->max_frame + FRAME_HEADER_BYTES;
+}
+
+// One reply of the largest size must fit above the mark at which reading pauses: otherwise a client that does
+// nothing wrong would be closed as a slow consumer. Defaults grow to fit; what is written is refused if it does not.
+static void check_output_budget(check *k) {
+    listener_config *l = current(k);
+    u32 reply = largest_reply_bytes(l);
+    char max[UNITS_TEXT_BYTES], high[UNITS_TEXT_BYTES], frame[UNITS_TEXT_BYTES];
+    bool max_auto = l->out_bytes_max == 0, high_auto = l->out_bytes_high == 0;
+    if (max_auto) {
+        u64 need = (u64)(high_auto ? OUT_HIGH_DEFAULT : l->out_bytes_high) + reply;
+        l->out_bytes_max = (u32)MAX(OUT_BYTES_DEFAULT, align_up_u64(need, OUT_ROUND_BYTES));
+    }
+    if (high_auto && l->out_bytes_max > reply) l->out_bytes_high = MIN(OUT_HIGH_DEFAULT, l->out_bytes_max - reply);
+    if (l->out_bytes_high != 0 && (u64)l->out_bytes_high + reply <= l->out_bytes_max) return;
+    units_print_bytes(l->out_bytes_max, max);
+    units_print_bytes(l->out_bytes_high, high);
+    units_print_bytes(l->max_frame, frame);
+    if (high_auto) {
+        conf_errors_add(k->errors, line_of(k, "out_max"), where(k, "out_max"),
+                        "%s has no room for a frame of max_frame (%s) and its header; allowed: auto, or more than %u",
+                        max, frame, reply);
+    } else if (l->mode == FRAME_ACK) {
+        conf_errors_add(k->errors, line_of(k, "out_high"), where(k, "out_high"),
+                        "%s leaves no room for an acknowledgement (%u bytes) below out_max (%s)", high, reply, max);
+    } else {
+        conf_errors_add(k->errors, line_of(k, "out_high"), where(k, "out_high"),
+                        "%s leaves no room for a frame of max_frame (%s) and its header below out_max (%s); "
+                        "lower out_high or raise out_max",
+                        high, frame, max);
+    }
+}
+
+// Who may publish on a listener must be decided by the operator, unless only this machine can reach it.
+static void check_identity(check *k) {
+    listener_config *l = current(k);
+    bool has_token = l->token[0] != '\0';
+    if (l->mode != FRAME_PUBLISH) {
+        l->anonymous = !is_given(k, "anonymous") || l->anonymous;
+        return;
+    }
+    if (!is_given(k, "anonymous")) l->anonymous = bind_is_local(&l->bind) && !has_token;
+    if (has_token && l->anonymous) {
+        conf_errors_add(k->errors, line_of(k, "anonymous"), where(k, "anonymous"),
+                        "yes lets devices in without the token that this listener asks for; remove one of the two");
+    } else if (!has_token && !l->anonymous && is_given(k, "anonymous")) {
+        conf_errors_add(k->errors, line_of(k, "anonymous"), where(k, "anonymous"),
+                        "no, and no token: nobody could publish; set token = \"...\" or anonymous = yes");
+    } else if (!has_token && !l->anonymous) {
+        conf_errors_add(k->errors, line_of(k, "bind"), where(k, "bind"),
+                        "%s can be reached from other machines and anybody could publish; "
+                        "set token = \"...\", or anonymous = yes if that is what you want",
+                        l->bind.text);
+    }
+}
+
+// A setting that only one mode uses was written for another: what its writer counts on does not happen.
+static void check_mode_settings(check *k) {
+    const listener_config *l = current(k);
+    if (l->mode == FRAME_PUBLISH) return;
+    for (u32 i = 0; i < schema_setting_count; i++) {
+        const setting *s = &schema_settings[i];
+        u32 line = s->section == SECTION_LISTENER ? k->lines->listener[k->index][i] : 0;
+        if (line == 0 || (s->flags & SETTING_PUBLISH_ONLY) == 0) continue;
+        bool harmless = strcmp(s->key, "anonymous") == 0 && l->anonymous;
+        if (harmless) continue;
+        conf_errors_add(k->errors, line, where(k, s->key),
+                        "is used in mode = publish only; this listener's mode is %s, which asks for no identity",
+                        l->mode == FRAME_ECHO ? "echo" : "ack");
+    }
+}
+
+static void check_memory(check *k) {
+    const listener_config *l = current(k);
+    u64 worker_share = k->c->memory_max / MAX(k->c->workers, 1u);
+    if (k->c->memory_max == 0 || l->max_frame <= worker_share) return;
+    char frame[UNITS_TEXT_BYTES], share[UNITS_TEXT_BYTES];
+    conf_errors_add(k->errors, line_of(k, "max_frame"), where(k, "max_frame"),
+                    "a frame of %s does not fit a worker's share of memory_max (%s)",
+                    units_print_bytes(l->max_frame, frame), units_print_bytes(worker_share, share));
+}
+
+static void check_pairs(check *k) {
+    const config *c = k->c;
+    const listener_config *l = current(k);
+    for (u32 i = 0; i < k->index; i++) {
+        const listener_config *other = &c->listeners[i];
+        if (strcmp(l->name, other->name) == 0) {
+            conf_errors_add(k->errors, k->lines->listener_begin[k->index], where(k, "name"),
+                            "used twice; the other stands in line %u", k->lines->listener_begin[i]);
+        }
+        if (bind_is_same(&l->bind, &other->bind)) {
+            conf_errors_add(k->errors, line_of(k, "bind"), where(k, "bind"),
+                            "listener %s (line %u) has the same address, %s", other->name,
+                            k->lines->listener_begin[i], l->bind.text);
+        }
+    }
+    if (c->admin_enabled && bind_is_same(&l->bind, &c->admin_bind)) {
+        conf_errors_add(k->errors, line_of(k, "bind"), where(k, "bind"), "admin has the same address, %s",
+                        l->bind.text);
+    }
+    if (l->bind.addr.ss_family == AF_UNIX && strcmp(l->bind.text + strlen("unix:"), c->ctl_socket) == 0) {
+        conf_errors_add(k->errors, line_of(k, "bind"), where(k, "bind"), "is the socket of sluice ctl (ctl_socket)");
+    }
+}
+
+static void check_listener(check *k) {
+    listener_config *l = current(k);
+    check_pairs(k);
+    if (k->lines->listener_wrong[k->index]) return;
+    check_mode_settings(k);
+    check_identity(k);
+    check_output_budget(k);
+    check_memory(k);
+    if (l->max_conns != 0 && k->c->max_conns != 0 && l->max_conns > k->c->max_conns) {
+        conf_errors_add(k->errors, line_of(k, "max_conns"), where(k, "max_conns"),
+                        "%u is above the process's max_conns, %u", l->max_conns, k->c->max_conns);
+    }
+}
+
+static void check_ctl_socket(const check *k) {
+    config *c = k->c;
+    size_t room = MIN(sizeof(c->ctl_socket), sizeof(((struct sockaddr_un *)0)->sun_path));
+    u32 line = k->lines->top[schema_index(SECTION_TOP, "data_dir")];
+    if (c->ctl_socket[0] == '\0') {
+        char path[sizeof(c->data_dir) + 16];
+        int n = snprintf(path, sizeof(path), "%s/ctl.sock", c->data_dir);
+        if ((size_t)n >= room) {
+            conf_errors_add(k->errors, line, "data_dir",
+                            "too long for the control socket in it (%zu bytes with /ctl.sock, at most %zu); set ctl_socket",
+                            (size_t)n, room - 1);
+            return;
+        }
+        memcpy(c->ctl_socket, path, (size_t)n + 1);
+    }
+    bool admin_is_unix = c->admin_enabled && c->admin_bind.addr.ss_family == AF_UNIX;
+    if (admin_is_unix && strcmp(c->admin_bind.text + strlen("unix:"), c->ctl_socket) == 0) {
+        conf_errors_add(k->errors, k->lines->top[schema_index(SECTION_ADMIN, "bind")], "admin: bind",
+                        "is the socket of sluice ctl (ctl_socket)");
+    }
+}
+
+void conf_check(config *c, const conf_lines *lines, conf_errors *errors) {
+    check k = {.c = c, .lines = lines, .errors = errors};
+    check_ctl_socket(&k);
+    for (k.index = 0; k.index < c->listener_count; k.index++) check_listener(&k);
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// check.h: what one setting alone can not say: defaults that follow from other settings, and settings that
+// contradict each other. Runs after every key of the file has been applied. Pure.
+#ifndef SLUICE_CONF_CHECK_H
+#define SLUICE_CONF_CHECK_H
+
+#include "conf/errors.h"
+#include "conf/schema.h"
+
+// Where each setting stands in the file, by its row in the schema; 0 = it has its default.
+typedef struct conf_lines {
+    u32 top[SCHEMA_SETTINGS_MAX]; // and sections without a name
+    u32 listener[LIMIT_LISTENERS_MAX][SCHEMA_SETTINGS_MAX];
+    u32 listener_begin[LIMIT_LISTENERS_MAX];
+    bool listener_wrong[LIMIT_LISTENERS_MAX]; // has a mistake already: more would only confuse
+} conf_lines;
+
+// Completes c and adds the mistakes found to errors.
+void conf_check(config *c, const conf_lines *lines, conf_errors *errors);
+
+#endif
