@@ -5,7 +5,7 @@
 # usage: suite.sh [pytest arguments: files, -k ...]
 # Reads SLUICE, SLUICE_ASAN, SLUICE_TSAN, ARCH_SLUICE_aarch64, OUT and REPO from the environment. The files
 # are spread over two pytest processes, because most tests wait for the gateway's clocks and not for a
-# CPU. Prints a line per test, then "SKIP name: reason" and "FAIL name" lines, and last
+# CPU. Prints a line per test ("ok", "SKIP name: reason", "FAIL name: what" and the details), and last
 # "N passed, N failed, N skipped". The exit status is 0 when nothing failed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)

@@ -145,7 +145,7 @@ def test_half_close_still_gets_replies(gateway):
             sender.join()
             how, rest = device.expect_end()
             assert (how, rest) == ("eof", b"")
-    watch.expect("peer", 3)
+    watch.expect("peer_closed", 3)
 
 
 def test_half_close_with_slow_reading(gateway):
@@ -167,7 +167,7 @@ def test_half_close_at_once(gateway):
     with Device(gateway.address("echo")) as device:
         device.half_close()
         assert device.expect_end() == ("eof", b"")
-    watch.expect("peer")
+    watch.expect("peer_closed")
 
 
 @pytest.mark.parametrize("part", [b"\0", b"\0\0\0", b"\0\0\0\x05", b"\0\0\0\x05half"])
@@ -178,7 +178,7 @@ def test_end_within_a_frame(gateway, part):
         device.half_close()
         device.expect(frame(b"whole"))
         device.expect_end()
-    watch.expect("peer_in_frame")
+    watch.expect("peer_closed_in_frame")
 
 
 def test_resets(gateway):

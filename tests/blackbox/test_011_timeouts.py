@@ -10,7 +10,7 @@ LISTENERS = {
     "packet": {"mode": "ack", "packet_timeout": "400ms", "idle_timeout": "60s"},
     "idle": {"mode": "ack", "idle_timeout": "500ms", "packet_timeout": "60s"},
     "hello": {"mode": "publish", "hello_timeout": "400ms", "idle_timeout": "60s"},
-    "never": {"mode": "ack", "idle_timeout": 0, "packet_timeout": 0},
+    "never": {"mode": "ack", "idle_timeout": "never", "packet_timeout": "never"},
 }
 gateway_process, gateway = shared_gateway(listeners=LISTENERS, workers=1)
 
@@ -33,7 +33,7 @@ def test_slow_header(gateway):
     watch = gateway.watch_closes()
     with Device(gateway.address("packet")) as device:
         feed_until_end(device, frame(b"x" * 500), pause=0.05)
-    watch.expect("frame_timeout")
+    watch.expect("packet_timeout")
 
 
 def test_frame_never_finished(gateway):
@@ -46,7 +46,7 @@ def test_frame_never_finished(gateway):
     for device in devices:
         device.expect_end()
         device.close()
-    watch.expect("frame_timeout", len(pieces))
+    watch.expect("packet_timeout", len(pieces))
 
 
 def test_packet_clock_stops_with_the_frame(gateway):
@@ -69,12 +69,12 @@ def test_idle(gateway):
             if not silent.is_quiet(0.12):
                 break
         silent.expect_end()
-        assert watch.deltas() == {"idle": 1} or until(
-            lambda: watch.deltas() == {"idle": 1}, watch.deltas)
+        assert watch.deltas() == {"idle_timeout": 1} or until(
+            lambda: watch.deltas() == {"idle_timeout": 1}, watch.deltas)
         talker.send(frame(b"alive"))
         talker.expect(ack(1))
         talker.expect_end()
-    watch.expect("idle", 2)
+    watch.expect("idle_timeout", 2)
 
 
 def test_hello_timeout(gateway):
@@ -116,5 +116,5 @@ def test_timeouts_are_kept_under_many_connections(gateway):
     for device in devices:
         device.expect_end()
         device.close()
-    watch.expect("idle", 200)
-    holds(lambda: watch.delta("idle") == 200, "no connection is closed twice", 0.1)
+    watch.expect("idle_timeout", 200)
+    holds(lambda: watch.delta("idle_timeout") == 200, "no connection is closed twice", 0.1)

@@ -21,14 +21,17 @@ class Reporter:
         if report.skipped and report.when in ("setup", "call"):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             reason = reason.removeprefix("Skipped: ").replace("\n", " ")
-            self.skipped.append(f"SKIP {name}: {reason}")
-            self._say(f"skip {name}: {reason}")
+            self.skipped.append(name)
+            self._say(f"SKIP {name}: {reason}")
         elif report.failed:
             # A failing teardown counts once, also when the test itself had failed.
             if report.nodeid not in self.failed_ids:
                 self.failed_ids.add(report.nodeid)
                 self.failed.append(name)
-            self._say(f"FAIL {name} ({report.when}, {report.duration:.1f} s)\n{report.longreprtext}")
+            crash = getattr(report.longrepr, "reprcrash", None)
+            what = crash.message.split("\n")[0] if crash else report.when
+            self._say(f"FAIL {name}: {what}\n--- {report.when}, {report.duration:.1f} s ---\n"
+                      f"{report.longreprtext}")
             for title, text in report.sections:
                 self._say(f"--- {title} ---\n{text[-3000:]}")
         if report.when == "call" and report.passed:
@@ -38,14 +41,12 @@ class Reporter:
     def pytest_collectreport(self, report):
         if report.failed:
             self.failed.append(report.nodeid)
-            self._say(f"FAIL {report.nodeid} (collection)\n{report.longreprtext}")
+            self._say(f"FAIL {report.nodeid}: can not be collected\n{report.longreprtext}")
 
     def pytest_sessionfinish(self):
         # A test whose teardown failed was reported as passed before.
         passed = len(self.passed_ids - self.failed_ids)
         with open(self.path, "w") as f:
-            for line in self.skipped:
-                f.write(line + "\n")
             for name in self.failed:
-                f.write(f"FAIL {name}\n")
+                f.write(f"failed: {name}\n")
             f.write(f"counts {passed} {len(self.failed)} {len(self.skipped)}\n")
