@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// topic.h: topic names and topic filters as MQTT 5.0 defines them: UTF-8 strings (section 1.5.4), levels
+// separated by '/', wildcards '+' and '#' in filters (section 4.7). Pure functions: no state, any thread.
+#ifndef SLUICE_BROKER_TOPIC_H
+#define SLUICE_BROKER_TOPIC_H
+
+#include "base/base.h"
+#include "limits.h"
+
+// Whether the bytes are well-formed UTF-8 without U+0000: no surrogates, no overlong forms, nothing above
+// U+10FFFF (MQTT 5.0 section 1.5.4). An empty string is valid.
+bool utf8_is_valid(const char *text, size_t len);
+
+// A topic name: 1 to LIMIT_TOPIC_BYTES of valid UTF-8, no wildcard, at most LIMIT_TOPIC_LEVELS levels.
+// Empty levels are levels: "/" has two.
+bool topic_name_is_valid(const char *topic, size_t len);
+
+// A topic filter: as a name, but '+' may stand for a whole level and '#' for the last one.
+bool topic_filter_is_valid(const char *filter, size_t len);
+
+// One level: points into the topic, not terminated.
+typedef struct topic_level {
+    const char *text;
+    u32 len;
+} topic_level;
+
+// Splits a valid name or filter into its levels. Returns how many.
+u32 topic_split(const char *topic, u32 len, topic_level levels[LIMIT_TOPIC_LEVELS]);
+
+#endif
