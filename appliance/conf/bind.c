@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bind.c: "127.0.0.1:7000", "[::1]:7000" and "unix:/run/sluice.sock" to socket addresses and back. The text
-// kept with the address is the canonical form, so that two spellings of one address print and compare alike.
+// bind.c: "127.0.0.1:7000", "[::1]:7000" and "unix:/run/sluice.sock" to socket addresses and back.
+// The text kept with the address is the canonical form, so that two spellings of one address print
+// and compare alike.
 #include "conf/bind.h"
 
 #include <arpa/inet.h>
@@ -89,8 +90,10 @@ bool bind_is_local(const bind_address *b) {
 }
 
 u16 bind_port(const bind_address *b) {
-    if (b->addr.ss_family == AF_INET) return ntohs(((const struct sockaddr_in *)&b->addr)->sin_port);
-    if (b->addr.ss_family == AF_INET6) return ntohs(((const struct sockaddr_in6 *)&b->addr)->sin6_port);
+    if (b->addr.ss_family == AF_INET)
+        return ntohs(((const struct sockaddr_in *)&b->addr)->sin_port);
+    if (b->addr.ss_family == AF_INET6)
+        return ntohs(((const struct sockaddr_in6 *)&b->addr)->sin6_port);
     return 0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// check.c: rules between settings. Each is one function that either completes a default or adds one mistake
-// with the way out. Nothing here may make a file mean more than it says: a setting that was written is never
-// changed, only refused.
+// check.c: rules between settings. Each is one function that either completes a default or adds one
+// mistake with the way out. Nothing here may make a file mean more than it says: a setting that was
+// written is never changed, only refused.
 #include "conf/check.h"
 
 #include <stdio.h>
@@ -48,8 +48,9 @@ static u32 largest_reply_bytes(const listener_config *l) {
     return l->mode == FRAME_ACK ? FRAME_ACK_BYTES : l->max_frame + FRAME_HEADER_BYTES;
 }
 
-// One reply of the largest size must fit above the mark at which reading pauses: otherwise a client that does
-// nothing wrong would be closed as a slow consumer. Defaults grow to fit; what is written is refused if it does not.
+// One reply of the largest size must fit above the mark at which reading pauses: otherwise a client
+// that does nothing wrong would be closed as a slow consumer. Defaults grow to fit; what is written
+// is refused if it does not.
 static void check_output_budget(check *k) {
     listener_config *l = current(k);
     u32 reply = largest_reply_bytes(l);
@@ -59,27 +60,32 @@ static void check_output_budget(check *k) {
         u64 need = (u64)(high_auto ? OUT_HIGH_DEFAULT : l->out_bytes_high) + reply;
         l->out_bytes_max = (u32)MAX(OUT_BYTES_DEFAULT, align_up_u64(need, OUT_ROUND_BYTES));
     }
-    if (high_auto && l->out_bytes_max > reply) l->out_bytes_high = MIN(OUT_HIGH_DEFAULT, l->out_bytes_max - reply);
+    if (high_auto && l->out_bytes_max > reply)
+        l->out_bytes_high = MIN(OUT_HIGH_DEFAULT, l->out_bytes_max - reply);
     if (l->out_bytes_high != 0 && (u64)l->out_bytes_high + reply <= l->out_bytes_max) return;
     units_print_bytes(l->out_bytes_max, max);
     units_print_bytes(l->out_bytes_high, high);
     units_print_bytes(l->max_frame, frame);
     if (high_auto) {
         conf_errors_add(k->errors, line_of(k, "out_max"), where(k, "out_max"),
-                        "%s has no room for a frame of max_frame (%s) and its header; allowed: auto, or more than %u",
+                        "%s has no room for a frame of max_frame (%s) and its header; allowed: "
+                        "auto, or more than %u",
                         max, frame, reply);
     } else if (l->mode == FRAME_ACK) {
         conf_errors_add(k->errors, line_of(k, "out_high"), where(k, "out_high"),
-                        "%s leaves no room for an acknowledgement (%u bytes) below out_max (%s)", high, reply, max);
+                        "%s leaves no room for an acknowledgement (%u bytes) below out_max (%s)",
+                        high, reply, max);
     } else {
-        conf_errors_add(k->errors, line_of(k, "out_high"), where(k, "out_high"),
-                        "%s leaves no room for a frame of max_frame (%s) and its header below out_max (%s); "
-                        "lower out_high or raise out_max",
-                        high, frame, max);
+        conf_errors_add(
+            k->errors, line_of(k, "out_high"), where(k, "out_high"),
+            "%s leaves no room for a frame of max_frame (%s) and its header below out_max (%s); "
+            "lower out_high or raise out_max",
+            high, frame, max);
     }
 }
 
-// Who may publish on a listener must be decided by the operator, unless only this machine can reach it.
+// Who may publish on a listener must be decided by the operator, unless only this machine can reach
+// it.
 static void check_identity(check *k) {
     listener_config *l = current(k);
     bool has_token = l->token[0] != '\0';
@@ -90,10 +96,12 @@ static void check_identity(check *k) {
     if (!is_given(k, "anonymous")) l->anonymous = bind_is_local(&l->bind) && !has_token;
     if (has_token && l->anonymous) {
         conf_errors_add(k->errors, line_of(k, "anonymous"), where(k, "anonymous"),
-                        "yes lets devices in without the token that this listener asks for; remove one of the two");
+                        "yes lets devices in without the token that this listener asks for; remove "
+                        "one of the two");
     } else if (!has_token && !l->anonymous && is_given(k, "anonymous")) {
-        conf_errors_add(k->errors, line_of(k, "anonymous"), where(k, "anonymous"),
-                        "no, and no token: nobody could publish; set token = \"...\" or anonymous = yes");
+        conf_errors_add(
+            k->errors, line_of(k, "anonymous"), where(k, "anonymous"),
+            "no, and no token: nobody could publish; set token = \"...\" or anonymous = yes");
     } else if (!has_token && !l->anonymous) {
         conf_errors_add(k->errors, line_of(k, "bind"), where(k, "bind"),
                         "%s can be reached from other machines and anybody could publish; "
@@ -102,7 +110,8 @@ static void check_identity(check *k) {
     }
 }
 
-// A setting that only one mode uses was written for another: what its writer counts on does not happen.
+// A setting that only one mode uses was written for another: what its writer counts on does not
+// happen.
 static void check_mode_settings(check *k) {
     const listener_config *l = current(k);
     if (l->mode == FRAME_PUBLISH) return;
@@ -113,7 +122,8 @@ static void check_mode_settings(check *k) {
         bool harmless = strcmp(s->key, "anonymous") == 0 && l->anonymous;
         if (harmless) continue;
         conf_errors_add(k->errors, line, where(k, s->key),
-                        "is used in mode = publish only; this listener's mode is %s, which asks for no identity",
+                        "is used in mode = publish only; this listener's mode is %s, which asks "
+                        "for no identity",
                         l->mode == FRAME_ECHO ? "echo" : "ack");
     }
 }
@@ -128,27 +138,33 @@ static void check_memory(check *k) {
                     units_print_bytes(l->max_frame, frame), units_print_bytes(worker_share, share));
 }
 
+// Against the listeners before this one; the first of each kind is enough to say.
 static void check_pairs(check *k) {
     const config *c = k->c;
     const listener_config *l = current(k);
+    bool name_found = false, bind_found = false;
     for (u32 i = 0; i < k->index; i++) {
         const listener_config *other = &c->listeners[i];
-        if (strcmp(l->name, other->name) == 0) {
+        if (!name_found && strcmp(l->name, other->name) == 0) {
+            name_found = true;
             conf_errors_add(k->errors, k->lines->listener_begin[k->index], where(k, "name"),
-                            "used twice; the other stands in line %u", k->lines->listener_begin[i]);
+                            "used twice; the first stands in line %u", k->lines->listener_begin[i]);
         }
-        if (bind_is_same(&l->bind, &other->bind)) {
+        if (!bind_found && bind_is_same(&l->bind, &other->bind)) {
+            bind_found = true;
             conf_errors_add(k->errors, line_of(k, "bind"), where(k, "bind"),
                             "listener %s (line %u) has the same address, %s", other->name,
                             k->lines->listener_begin[i], l->bind.text);
         }
     }
     if (c->admin_enabled && bind_is_same(&l->bind, &c->admin_bind)) {
-        conf_errors_add(k->errors, line_of(k, "bind"), where(k, "bind"), "admin has the same address, %s",
-                        l->bind.text);
+        conf_errors_add(k->errors, line_of(k, "bind"), where(k, "bind"),
+                        "admin has the same address, %s", l->bind.text);
     }
-    if (l->bind.addr.ss_family == AF_UNIX && strcmp(l->bind.text + strlen("unix:"), c->ctl_socket) == 0) {
-        conf_errors_add(k->errors, line_of(k, "bind"), where(k, "bind"), "is the socket of sluice ctl (ctl_socket)");
+    if (l->bind.addr.ss_family == AF_UNIX &&
+        strcmp(l->bind.text + strlen("unix:"), c->ctl_socket) == 0) {
+        conf_errors_add(k->errors, line_of(k, "bind"), where(k, "bind"),
+                        "is the socket of sluice ctl (ctl_socket)");
     }
 }
 
@@ -175,7 +191,8 @@ static void check_ctl_socket(const check *k) {
         int n = snprintf(path, sizeof(path), "%s/ctl.sock", c->data_dir);
         if ((size_t)n >= room) {
             conf_errors_add(k->errors, line, "data_dir",
-                            "too long for the control socket in it (%zu bytes with /ctl.sock, at most %zu); set ctl_socket",
+                            "too long for the control socket in it (%zu bytes with /ctl.sock, at "
+                            "most %zu); set ctl_socket",
                             (size_t)n, room - 1);
             return;
         }
@@ -183,8 +200,8 @@ static void check_ctl_socket(const check *k) {
     }
     bool admin_is_unix = c->admin_enabled && c->admin_bind.addr.ss_family == AF_UNIX;
     if (admin_is_unix && strcmp(c->admin_bind.text + strlen("unix:"), c->ctl_socket) == 0) {
-        conf_errors_add(k->errors, k->lines->top[schema_index(SECTION_ADMIN, "bind")], "admin: bind",
-                        "is the socket of sluice ctl (ctl_socket)");
+        conf_errors_add(k->errors, k->lines->top[schema_index(SECTION_ADMIN, "bind")],
+                        "admin: bind", "is the socket of sluice ctl (ctl_socket)");
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check.h: what one setting alone can not say: defaults that follow from other settings, and settings that
-// contradict each other. Runs after every key of the file has been applied. Pure.
+// check.h: what one setting alone can not say: defaults that follow from other settings, and
+// settings that contradict each other. Runs after every key of the file has been applied. Pure.
 #ifndef SLUICE_CONF_CHECK_H
 #define SLUICE_CONF_CHECK_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.c: from a file to a complete configuration: read, flatten (source.c), apply each entry by the schema
-// (setting.c), then the rules between settings (check.c). Mistakes are collected on the way; only when there is
-// none is the result handed out.
+// config.c: from a file to a complete configuration: read, flatten (source.c), apply each entry by
+// the schema (setting.c), then the rules between settings (check.c). Mistakes are collected on the
+// way; only when there is none is the result handed out.
 #include "conf/config.h"
 
 #include <errno.h>
@@ -41,7 +41,8 @@ static void list_keys(section_kind section, char *out, size_t bytes) {
     out[0] = '\0';
     for (u32 i = 0; i < schema_setting_count && used < bytes; i++) {
         if (schema_settings[i].section != section) continue;
-        int n = snprintf(out + used, bytes - used, "%s%s", used > 0 ? ", " : "", schema_settings[i].key);
+        int n = snprintf(out + used, bytes - used, "%s%s", used > 0 ? ", " : "",
+                         schema_settings[i].key);
         used += (size_t)MAX(n, 0);
     }
 }
@@ -54,20 +55,23 @@ static void unknown_key(parse *p, section_kind section, const conf_node *n, cons
     const char *near = schema_suggest_key(section, n->key, n->key_len);
     for (section_kind k = SECTION_TOP; k < SECTIONS && hint[0] == '\0'; k++) {
         if (k == section || schema_find(k, n->key, n->key_len) == NULL) continue;
-        if (k == SECTION_TOP) snprintf(hint, sizeof(hint), " (it stands at the top level, outside of sections)");
+        if (k == SECTION_TOP)
+            snprintf(hint, sizeof(hint), " (it stands at the top level, outside of sections)");
         else snprintf(hint, sizeof(hint), " (it belongs in %s { ... })", schema_sections[k].title);
     }
     if (near != NULL) snprintf(hint, sizeof(hint), "; did you mean '%s'?", near);
     list_keys(section, allowed, sizeof(allowed));
-    conf_errors_add(&p->errors, n->line, where, "unknown key '%.*s'%s; allowed: %s", len, n->key, hint, allowed);
+    conf_errors_add(&p->errors, n->line, where, "unknown key '%.*s'%s; allowed: %s", len, n->key,
+                    hint, allowed);
 }
 
 static void unknown_section(parse *p, const conf_node *n) {
     const char *near = schema_suggest_section(n->key, n->key_len);
-    conf_errors_add(&p->errors, n->line, NULL,
-                    "unknown section '%.*s'%s%s%s; allowed in this version: admin, log, listener NAME",
-                    (int)MIN(n->key_len, (u32)SHOWN_KEY_BYTES), n->key, near != NULL ? "; did you mean '" : "",
-                    near != NULL ? near : "", near != NULL ? "'?" : "");
+    conf_errors_add(
+        &p->errors, n->line, NULL,
+        "unknown section '%.*s'%s%s%s; allowed in this version: admin, log, listener NAME",
+        (int)MIN(n->key_len, (u32)SHOWN_KEY_BYTES), n->key, near != NULL ? "; did you mean '" : "",
+        near != NULL ? near : "", near != NULL ? "'?" : "");
 }
 
 static void apply_key(parse *p, section_kind section, void *base, u32 *lines, const conf_node *n,
@@ -78,19 +82,25 @@ static void apply_key(parse *p, section_kind section, void *base, u32 *lines, co
         unknown_key(p, section, n, where);
         return;
     }
-    snprintf(place, sizeof(place), "%s%s%s", where != NULL ? where : "", where != NULL ? ": " : "", s->key);
+    snprintf(place, sizeof(place), "%s%s%s", where != NULL ? where : "", where != NULL ? ": " : "",
+             s->key);
     u32 *line = &lines[s - schema_settings];
     if (*line != 0) {
-        conf_errors_add(&p->errors, n->line, place, "given twice; the first stands in line %u", *line);
+        conf_errors_add(&p->errors, n->line, place, "given twice; the first stands in line %u",
+                        *line);
         return;
     }
     *line = n->line;
     if (n->kind != NODE_VALUE) {
-        const char *hint = s->type == SETTING_BIND && n->kind == NODE_LIST ? " (an IPv6 address needs quotes)" : "";
-        conf_errors_add(&p->errors, n->line, place, "one value is expected, not a %s%s; allowed: %s",
-                        n->kind == NODE_LIST ? "list" : "block", hint, setting_describe(s, allowed));
+        const char *hint = s->type == SETTING_BIND && n->kind == NODE_LIST
+                               ? " (an IPv6 address needs quotes)"
+                               : "";
+        conf_errors_add(
+            &p->errors, n->line, place, "one value is expected, not a %s%s; allowed: %s",
+            n->kind == NODE_LIST ? "list" : "block", hint, setting_describe(s, allowed));
     } else if (setting_apply(s, base, n->text, n->text_len, problem, sizeof(problem)) != 0) {
-        conf_errors_add(&p->errors, n->line, place, "%s; allowed: %s", problem, setting_describe(s, allowed));
+        conf_errors_add(&p->errors, n->line, place, "%s; allowed: %s", problem,
+                        setting_describe(s, allowed));
     }
 }
 
@@ -101,7 +111,8 @@ static u32 block_end(const conf_source *s, u32 i) {
     return end;
 }
 
-static void apply_block(parse *p, section_kind section, void *base, u32 *lines, u32 at, const char *where) {
+static void apply_block(parse *p, section_kind section, void *base, u32 *lines, u32 at,
+                        const char *where) {
     const conf_node *nodes = p->source.nodes;
     u32 end = block_end(&p->source, at);
     for (u32 i = at + 1; i < end; i = block_end(&p->source, i)) {
@@ -124,13 +135,15 @@ static void apply_listener(parse *p, u32 at) {
     config *c = p->out;
     char where[LIMIT_NAME_BYTES + 16], allowed[SETTING_TEXT_BYTES];
     if (!name_is_valid(n->key, n->key_len)) {
-        conf_errors_add(&p->errors, n->line, "listener", "'%.*s' is not a name; allowed: 1 to %u of a-z A-Z 0-9 - _ .",
+        conf_errors_add(&p->errors, n->line, "listener",
+                        "'%.*s' is not a name; allowed: 1 to %u of a-z A-Z 0-9 - _ .",
                         (int)MIN(n->key_len, (u32)SHOWN_KEY_BYTES), n->key, LIMIT_NAME_BYTES - 1);
         return;
     }
     if (c->listener_count == LIMIT_LISTENERS_MAX) {
         if (!p->too_many) {
-            conf_errors_add(&p->errors, n->line, "listener", "more than %d listeners", LIMIT_LISTENERS_MAX);
+            conf_errors_add(&p->errors, n->line, "listener", "more than %d listeners",
+                            LIMIT_LISTENERS_MAX);
         }
         p->too_many = true;
         return;
@@ -146,7 +159,8 @@ static void apply_listener(parse *p, u32 at) {
         const setting *s = &schema_settings[i];
         if (s->section != SECTION_LISTENER || (s->flags & SETTING_REQUIRED) == 0) continue;
         if (p->lines.listener[index][i] != 0) continue;
-        conf_errors_add(&p->errors, n->line, where, "%s is missing; allowed: %s", s->key, setting_describe(s, allowed));
+        conf_errors_add(&p->errors, n->line, where, "%s is missing; allowed: %s", s->key,
+                        setting_describe(s, allowed));
     }
     p->lines.listener_wrong[index] = p->errors.count != before;
 }
@@ -160,7 +174,8 @@ static void apply_named(parse *p, u32 at) {
         if (nodes[i].depth == nodes[at].depth + 1 && nodes[i].kind != NODE_BLOCK) named = false;
     }
     if (!named) {
-        conf_errors_add(&p->errors, nodes[at].line, "listener", "a name is expected: listener NAME { ... }");
+        conf_errors_add(&p->errors, nodes[at].line, "listener",
+                        "a name is expected: listener NAME { ... }");
         return;
     }
     for (u32 i = at + 1; i < end; i = block_end(&p->source, i)) apply_listener(p, i);
@@ -189,7 +204,8 @@ static void apply_entry(parse *p, u32 at) {
     } else if (info->named) {
         apply_named(p, at);
     } else if (p->section_lines[kind] != 0) {
-        conf_errors_add(&p->errors, n->line, info->name, "given twice; the first stands in line %u", p->section_lines[kind]);
+        conf_errors_add(&p->errors, n->line, info->name, "given twice; the first stands in line %u",
+                        p->section_lines[kind]);
     } else {
         p->section_lines[kind] = n->line;
         apply_block(p, kind, p->out, p->lines.top, at, info->name);
@@ -203,14 +219,16 @@ static int parse_run(parse *p, const char *text, size_t bytes) {
     for (section_kind k = SECTION_TOP; k < SECTION_LISTENER; k++) apply_defaults(k, c);
     for (u32 i = 0; i < p->source.count; i = block_end(&p->source, i)) apply_entry(p, i);
     if (c->listener_count == 0 && p->errors.count == 0) {
-        conf_errors_add(&p->errors, 0, NULL, "no listener; at least one is needed: "
+        conf_errors_add(&p->errors, 0, NULL,
+                        "no listener; at least one is needed: "
                         "listener NAME { protocol = frame; bind = \"127.0.0.1:7000\"; }");
     }
     conf_check(c, &p->lines, &p->errors);
     return p->errors.count == 0 ? 0 : -EINVAL;
 }
 
-int config_parse(const char *name, const char *text, size_t bytes, config *out, config_error *error) {
+int config_parse(const char *name, const char *text, size_t bytes, config *out,
+                 config_error *error) {
     memset(out, 0, sizeof(*out));
     parse *p = calloc(1, sizeof(*p));
     if (p == NULL) {
@@ -241,13 +259,15 @@ static int read_all(int fd, char *buf, size_t room, size_t *bytes) {
 }
 
 static int fail_load(config_error *error, const char *path, const char *what, int err) {
-    snprintf(error->text, sizeof(error->text), "%s: can not %s: %s (%s)", path, what, strerror(err), errno_name(err));
+    snprintf(error->text, sizeof(error->text), "%s: can not %s: %s (%s)", path, what, strerror(err),
+             errno_name(err));
     return -err;
 }
 
 int config_load(const char *path, config *out, config_error *error) {
     size_t bytes, room = LIMIT_CONFIG_BYTES + 1;
-    if (strlen(path) >= sizeof(out->source)) return fail_load(error, path, "use this name", ENAMETOOLONG);
+    if (strlen(path) >= sizeof(out->source))
+        return fail_load(error, path, "use this name", ENAMETOOLONG);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) return fail_load(error, path, "open", errno);
     char *buf = malloc(room);

@@ -2,8 +2,8 @@
 // config.h: the configuration as the program sees it: parsed, checked, complete. One table in
 // conf/schema.c gives every key its type, default, bounds and text (the same table makes
 // docs/configuration.md); a mistake is reported with file, line, what is wrong and what is allowed.
-// A key in the file has its field's name without the unit: idle_timeout_ms is idle_timeout, out_bytes_max is
-// out_max, log.ring_bytes is log { ring }, admin_bind is admin { bind }.
+// A key in the file has its field's name without the unit: idle_timeout_ms is idle_timeout,
+// out_bytes_max is out_max, log.ring_bytes is log { ring }, admin_bind is admin { bind }.
 #ifndef SLUICE_CONF_CONFIG_H
 #define SLUICE_CONF_CONFIG_H
 
@@ -43,12 +43,12 @@ typedef struct listener_config {
     u32 max_conns;            // whole process; 0 = what descriptors and memory allow
     u32 max_conns_per_address; // 0 = no limit
     u32 accept_rate;          // per second, whole process; 0 = no limit
-    u32 out_bytes_max;        // output budget of one connection; default 256k, more if max_frame needs it
-    u32 out_bytes_high;       // reading pauses above; default 64k. A reply of the largest size fits above it
+    u32 out_bytes_max;        // output budget of one connection; default 256k, or what max_frame needs
+    u32 out_bytes_high;       // reading pauses above; default 64k; the largest reply fits above it
     char up_topic[256];       // default "devices/%i/up"; %i = device id
     char down_topic[256];     // default "devices/%i/down"; a filter, wildcards allowed
-    char token[256];          // "" = none asked for (anonymous is true); else hello's token must equal it
-    bool anonymous;           // default: true on local binds without token; never true with a token in publish
+    char token[256];          // "" = none asked for; else hello's token must equal it
+    bool anonymous;           // default: true on local binds without token. In publish: !anonymous == token
 } listener_config;
 
 typedef struct config {
@@ -83,22 +83,27 @@ typedef struct config {
 } config;
 
 typedef struct config_error {
-    char text[4096];          // a line each, without final newline: "file:line: key: what; allowed: ..."
+    char text[4096];          // a line each, no final newline: "file:line: key: what; allowed: ..."
 } config_error;
 
-// Fills in the defaults used with no file: a frame listener on 127.0.0.1:7000 and admin on loopback.
+// Fills in the defaults used with no file: a frame listener on 127.0.0.1:7000 and admin on
+// loopback.
 void config_defaults(config *out);
-// Reads and checks a file. Returns 0, or -EINVAL / -errno with error->text set (every mistake found, up
-// to the buffer). Never leaves *out half filled: on error its content is undefined and must not be used.
+// Reads and checks a file. Returns 0, or -EINVAL / -errno with error->text set (every mistake
+// found, up to the buffer). Never leaves *out half filled: on error its content is undefined and
+// must not be used.
 int config_load(const char *path, config *out, config_error *error);
-// The same from memory (fuzzing, tests); name is used in messages. Touches no file. text needs no terminator.
-int config_parse(const char *name, const char *text, size_t bytes, config *out, config_error *error);
-// Writes the effective configuration in the file's own syntax; it reads back as the same configuration, except
-// that tokens are not shown. CONFIG_PRINT_BYTES is room enough for any. Returns bytes, or -ENOSPC.
+// The same from memory (fuzzing, tests); name is used in messages. Touches no file. text needs no
+// terminator.
+int config_parse(const char *name, const char *text, size_t bytes, config *out,
+                 config_error *error);
+// Writes the effective configuration in the file's own syntax; it reads back as the same
+// configuration, except that tokens are not shown. CONFIG_PRINT_BYTES is room enough for any.
+// Returns bytes, or -ENOSPC.
 #define CONFIG_PRINT_BYTES (256u << 10)
 ssize_t config_print(const config *c, char *out, size_t out_bytes);
-// Pure, any thread. "64k", "2g" -> bytes; "250ms", "7d" -> milliseconds; host:port, [v6]:port, unix:/path.
-// Return 0 or -EINVAL / -ERANGE.
+// Pure, any thread. "64k", "2g" -> bytes; "250ms", "7d" -> milliseconds; host:port, [v6]:port,
+// unix:/path. Return 0 or -EINVAL / -ERANGE.
 int config_parse_bytes(const char *text, u64 *bytes);
 int config_parse_duration_ms(const char *text, u64 *ms);
 int config_parse_bind(const char *text, bind_address *out);

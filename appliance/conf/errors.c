@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// errors.c: the list of mistakes. Room for the closing line is kept free, so that a reader always learns how
-// many mistakes are not shown.
+// errors.c: the list of mistakes. Room for the closing line is kept free, so that a reader always
+// learns how many mistakes are not shown.
 #include "conf/errors.h"
 
 #include <stdarg.h>
@@ -26,8 +26,8 @@ void conf_errors_add(conf_errors *e, u32 line, const char *where, const char *fo
     va_list args;
     e->count++;
     if (line != 0) snprintf(number, sizeof(number), ":%u", line);
-    int head = snprintf(text, sizeof(text), "%s%s: %s%s", e->name, number, where != NULL ? where : "",
-                        where != NULL ? ": " : "");
+    int head = snprintf(text, sizeof(text), "%s%s: %s%s", e->name, number,
+                        where != NULL ? where : "", where != NULL ? ": " : "");
     size_t used = MIN((size_t)MAX(head, 0), sizeof(text) - 1);
     va_start(args, format);
     int tail = vsnprintf(text + used, sizeof(text) - used, format, args);
@@ -44,6 +44,7 @@ void conf_errors_add(conf_errors *e, u32 line, const char *where, const char *fo
         return;
     }
     e->not_shown++;
-    snprintf(e->out->text + e->used, sizeof(e->out->text) - e->used, "%s%u more mistake%s not shown",
-             newline != 0 ? "\n" : "", e->not_shown, e->not_shown == 1 ? "" : "s");
+    snprintf(e->out->text + e->used, sizeof(e->out->text) - e->used,
+             "%s%u more mistake%s not shown", newline != 0 ? "\n" : "", e->not_shown,
+             e->not_shown == 1 ? "" : "s");
 }

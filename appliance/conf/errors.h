@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// errors.h: collects the mistakes of one file, one line each: "FILE:LINE: WHERE: WHAT". All are counted; those
-// that no longer fit the caller's buffer are summed up in its last line. Used by one parse, one thread.
+// errors.h: collects the mistakes of one file, one line each: "FILE:LINE: WHERE: WHAT". All are
+// counted; those that no longer fit the caller's buffer are summed up in its last line. Used by one
+// parse, one thread.
 #ifndef SLUICE_CONF_ERRORS_H
 #define SLUICE_CONF_ERRORS_H
 
@@ -15,7 +16,8 @@ typedef struct conf_errors {
 } conf_errors;
 
 void conf_errors_init(conf_errors *e, config_error *out, const char *name);
-// line 0: the file as a whole. where may be NULL. Control characters in the message are shown as '?'.
+// line 0: the file as a whole. where may be NULL. Control characters in the message are shown as
+// '?'.
 void conf_errors_add(conf_errors *e, u32 line, const char *where, const char *format, ...)
     PRINTF_LIKE(4, 5);
 

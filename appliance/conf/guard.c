@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// guard.c: the language of the file as one small machine over its characters: statement -> words -> '=' ->
-// value -> after, with a stack of open blocks and lists. One function a state; each looks at one character.
+// guard.c: the language of the file as one small machine over its characters: statement -> words ->
+// '=' -> value -> after, with a stack of open blocks and lists. One function a state; each looks at
+// one character.
 //
-// Invariants: at most LIMIT_CONFIG_DEPTH blocks are open, a block has one or two words before its brace (so
-// the library's tree is at most twice as deep), every quoted text ends on its line, each value follows an '='.
+// Invariants: at most LIMIT_CONFIG_DEPTH blocks are open, a block has one or two words before its
+// brace (so the library's tree is at most twice as deep), every quoted text ends on its line, each
+// value follows an '='.
 #include "conf/guard.h"
 
 #include <errno.h>
@@ -23,8 +25,8 @@ typedef struct guard {
     size_t len, pos;
     u32 line;
     guard_state state;
-    u32 words;          // since the statement began
-    bool gap;           // a blank since the last character of a word or value
+    u32 words;   // since the statement began
+    bool gap;    // a blank since the last character of a word or value
     size_t word; // offset of the statement's first word
     size_t word_end;
     u32 depth;
@@ -40,8 +42,8 @@ static bool is_blank(char c) {
 }
 
 static bool is_word(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-           c == '.' || c == '/';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.' || c == '/';
 }
 
 static bool is_hex(char c) {
@@ -81,8 +83,8 @@ static int open_pop(guard *g, char closing) {
     }
     g->depth--;
     if (g->open[g->depth].kind != kind) {
-        conf_errors_add(g->errors, g->line, NULL, "a %c where the %c of line %u is still open", closing,
-                        g->open[g->depth].kind, g->open[g->depth].line);
+        conf_errors_add(g->errors, g->line, NULL, "a %c where the %c of line %u is still open",
+                        closing, g->open[g->depth].kind, g->open[g->depth].line);
         return -EINVAL;
     }
     g->state = GUARD_STATEMENT;
@@ -96,7 +98,9 @@ static int check_escape(guard *g) {
             if (!is_hex(peek(g, i))) return fail(g, g->line, "\\u needs four hexadecimal digits");
         }
     } else if (c == '\0' || strchr("\"\\/bfnrt", c) == NULL) {
-        return fail(g, g->line, "unknown escape in a quoted text; allowed: \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX");
+        return fail(
+            g, g->line,
+            "unknown escape in a quoted text; allowed: \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX");
     }
     return 0;
 }
@@ -140,9 +144,15 @@ static int at_statement(guard *g, char c) {
     if (g->depth > 0 && g->open[g->depth - 1].kind == '[') return at_list_element(g, c);
     if (c == ';' || c == ',') return 0;
     if (c == '}' || c == ']') return open_pop(g, c);
-    if (c == '{') return fail(g, g->line, "a { needs the section's name before it, on the same line");
-    if (c == '.') return fail(g, g->line, "macros such as .include are not supported: one file holds all");
-    if (!is_word(c) && c != '"') return fail(g, g->line, "a key or a section name is expected here");
+    if (c == ':' && g->pos > 0 && g->text[g->pos - 1] == ']') {
+        return fail(g, g->line, "an IPv6 address needs quotes: \"[::]:7000\"");
+    }
+    if (c == '{')
+        return fail(g, g->line, "a { needs the section's name before it, on the same line");
+    if (c == '.')
+        return fail(g, g->line, "macros such as .include are not supported: one file holds all");
+    if (!is_word(c) && c != '"')
+        return fail(g, g->line, "a key or a section name is expected here");
     g->state = GUARD_WORDS;
     g->words = 1;
     g->gap = false;
@@ -170,16 +180,19 @@ static int at_words(guard *g, char c) {
         return 0;
     }
     if (c == '=' || c == ':') {
-        if (g->words > 1) return fail_at_word(g, "more than one word before the =; is a ; missing?");
+        if (g->words > 1)
+            return fail_at_word(g, "more than one word before the =; is a ; missing?");
         g->state = GUARD_VALUE_START;
         return 0;
     }
     if (c == '{') {
         if (!g->gap) return fail_at_word(g, "put a space before the {");
-        if (g->words > 2) return fail_at_word(g, "more than two words before the {; is a ; missing?");
+        if (g->words > 2)
+            return fail_at_word(g, "more than two words before the {; is a ; missing?");
         return open_push(g, c);
     }
-    return fail_at_word(g, "= VALUE is expected after a key, and NAME { or { after a section, on the same line");
+    return fail_at_word(
+        g, "= VALUE is expected after a key, and NAME { or { after a section, on the same line");
 }
 
 static int at_value_start(guard *g, char c) {
@@ -196,7 +209,8 @@ static int at_value_start(guard *g, char c) {
     case '"':
     case '\'': g->state = GUARD_AFTER; return skip_quoted(g);
     case '<':
-        if (peek(g, 1) == '<') return fail_at_word(g, "texts of several lines (<<EOD) are not supported");
+        if (peek(g, 1) == '<')
+            return fail_at_word(g, "texts of several lines (<<EOD) are not supported");
         break;
     default: break;
     }
@@ -212,12 +226,17 @@ static int at_value(guard *g, char c) {
     case ',': g->state = GUARD_STATEMENT; return 0;
     case '}':
     case ']': return open_pop(g, c);
-    case '=': return fail(g, g->line, "= inside an unquoted value: is a ; missing before it? If not, quote the value");
+    case '=':
+        return fail(
+            g, g->line,
+            "= inside an unquoted value: is a ; missing before it? If not, quote the value");
     case '{':
     case '[':
     case '"':
     case '\'':
-    case '\\': return fail(g, g->line, "braces, quotes and backslashes need the whole value in double quotes");
+    case '\\':
+        return fail(g, g->line,
+                    "braces, quotes and backslashes need the whole value in double quotes");
     default: g->gap = is_blank(c); return 0;
     }
 }
@@ -225,14 +244,18 @@ static int at_value(guard *g, char c) {
 static int at_after(guard *g, char c) {
     if (is_blank(c)) return 0;
     if (c == '}' || c == ']') return open_pop(g, c);
-    if (c != '\n' && c != ';' && c != ',') return fail(g, g->line, "a ; is missing after the quoted text");
+    if (c != '\n' && c != ';' && c != ',')
+        return fail(g, g->line, "a ; is missing after the quoted text");
     g->state = GUARD_STATEMENT;
     return 0;
 }
 
 static int (*const guard_states[GUARD_STATES])(guard *, char) = {
-    [GUARD_STATEMENT] = at_statement, [GUARD_WORDS] = at_words, [GUARD_VALUE_START] = at_value_start,
-    [GUARD_VALUE] = at_value,         [GUARD_AFTER] = at_after,
+    [GUARD_STATEMENT] = at_statement,
+    [GUARD_WORDS] = at_words,
+    [GUARD_VALUE_START] = at_value_start,
+    [GUARD_VALUE] = at_value,
+    [GUARD_AFTER] = at_after,
 };
 
 // At the start of a comment; blanks it and leaves pos on its last character. "/*" comments nest.
@@ -262,7 +285,12 @@ static int blank_comment(guard *g) {
 
 // Length of the UTF-8 sequence at p (RFC 3629: shortest form, no surrogates), 0 when it is not one.
 static size_t utf8_length(const unsigned char *p, size_t left) {
-    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+    size_t len = p[0] < 0x80   ? 1
+                 : p[0] < 0xc2 ? 0
+                 : p[0] < 0xe0 ? 2
+                 : p[0] < 0xf0 ? 3
+                 : p[0] < 0xf5 ? 4
+                               : 0;
     if (len == 0 || len > left) return 0;
     for (size_t i = 1; i < len; i++) {
         if ((p[i] & 0xc0) != 0x80) return 0;
@@ -282,8 +310,10 @@ static int check_bytes(guard *g) {
         size_t len = utf8_length((const unsigned char *)g->text + i, g->len - i);
         if (len == 0) return fail(g, line, "not UTF-8 text");
         if (c == '\r' && i + 1 < g->len && g->text[i + 1] == '\n') g->text[i] = ' ';
-        else if (c == '\0') return fail(g, line, "a zero byte: the file must be UTF-8 text (not UTF-16)");
-        else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) return fail(g, line, "a control character");
+        else if (c == '\0')
+            return fail(g, line, "a zero byte: the file must be UTF-8 text (not UTF-16)");
+        else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+            return fail(g, line, "a control character");
         if (c == '\n') line++;
         i += len;
     }
@@ -298,7 +328,9 @@ int guard_check(char *text, size_t len, conf_errors *errors) {
         char c = text[g.pos];
         if (c == '#' || (c == '/' && peek(&g, 1) == '*')) {
             bool inside = (g.state == GUARD_VALUE || g.state == GUARD_WORDS) && !g.gap;
-            if (inside) return fail(&g, g.line, "a comment needs a blank before it; a value with # or /* needs quotes");
+            if (inside)
+                return fail(&g, g.line,
+                            "a comment needs a blank before it; a value with # or /* needs quotes");
             if (blank_comment(&g) != 0) return -EINVAL;
             g.gap = true;
             continue;
@@ -309,8 +341,8 @@ int guard_check(char *text, size_t len, conf_errors *errors) {
     if (g.state == GUARD_WORDS) return at_words(&g, '\n');
     if (g.state == GUARD_VALUE_START) return at_value_start(&g, '\n');
     if (g.depth > 0) {
-        conf_errors_add(errors, g.open[g.depth - 1].line, NULL, "the %c opened here is never closed",
-                        g.open[g.depth - 1].kind);
+        conf_errors_add(errors, g.open[g.depth - 1].line, NULL,
+                        "the %c opened here is never closed", g.open[g.depth - 1].kind);
         return -EINVAL;
     }
     return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// print.c: the schema read the other way: the effective configuration in the file's own syntax, and the
-// reference of all keys as Markdown.
+// print.c: the schema read the other way: the effective configuration in the file's own syntax, and
+// the reference of all keys as Markdown.
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,7 +38,8 @@ static void put_settings(printer *p, section_kind section, const void *base, u32
     const char *indent = section == SECTION_TOP ? "" : "    ";
     for (u32 i = 0; i < schema_setting_count; i++) {
         const setting *s = &schema_settings[i];
-        if (s->section == section && (s->flags & without_flags) == 0) put_setting(p, s, base, indent);
+        if (s->section == section && (s->flags & without_flags) == 0)
+            put_setting(p, s, base, indent);
     }
 }
 
@@ -73,10 +74,14 @@ static void print_row(const setting *s) {
 static const char reference_head[] =
     "# Configuration\n\n"
     "This page is printed by the program itself: `sluice check --reference`.\n\n"
-    "`sluice run -c FILE` and `sluice check -c FILE` read one file. `sluice check -c FILE` reports every mistake with\n"
-    "its line, what is wrong and what is allowed, and ends with status 2; nothing starts half-configured.\n"
-    "`sluice check -c FILE --print` shows all settings in force. With no `-c`, the gateway starts on its defaults: a\n"
-    "frame listener on `127.0.0.1:7000`, the admin listener on `127.0.0.1:9600`, and data in `./sluice-data`.\n\n"
+    "`sluice run -c FILE` and `sluice check -c FILE` read one file. `sluice check -c FILE` reports "
+    "every mistake with\n"
+    "its line, what is wrong and what is allowed, and ends with status 2; nothing starts "
+    "half-configured.\n"
+    "`sluice check -c FILE --print` shows all settings in force. With no `-c`, the gateway starts "
+    "on its defaults: a\n"
+    "frame listener on `127.0.0.1:7000`, the admin listener on `127.0.0.1:9600`, and data in "
+    "`./sluice-data`.\n\n"
     "## The file\n\n"
     "```\n"
     "workers = auto;                 # a setting of the process\n"
@@ -87,13 +92,19 @@ static const char reference_head[] =
     "    mode     = ack;\n"
     "}\n"
     "```\n\n"
-    "- `KEY = VALUE`, ended by `;` or the end of the line. A section's `{` stands on the line of its name.\n"
-    "- A value may stand without quotes when it has no blanks, braces, quotes, `=`, `;`, `,`, `#` or backslashes. In\n"
-    "  double quotes `\\\"` `\\\\` `\\n` `\\t` `\\uXXXX` are escapes; in single quotes nothing is.\n"
-    "- Sizes: bytes, or with `k`, `m`, `g` for 1024, 1024^2, 1024^3: `64k`. Times have a unit, `us`, `ms`, `s`, `m`, `h`\n"
-    "  or `d`: `250ms`, `7d`; only 0 stands alone. Whole numbers only. Switches: `yes`, `no`, `true`, `false`, `on`, `off`.\n"
+    "- `KEY = VALUE`, ended by `;` or the end of the line. A section's `{` stands on the line of "
+    "its name.\n"
+    "- A value may stand without quotes when it has no blanks, braces, quotes, `=`, `;`, `,`, `#` "
+    "or backslashes. In\n"
+    "  double quotes `\\\"` `\\\\` `\\n` `\\t` `\\uXXXX` are escapes; in single quotes nothing "
+    "is.\n"
+    "- Sizes: bytes, or with `k`, `m`, `g` for 1024, 1024^2, 1024^3: `64k`. Times have a unit, "
+    "`us`, `ms`, `s`, `m`, `h`\n"
+    "  or `d`: `250ms`, `7d`; only 0 stands alone. Whole numbers only. Switches: `yes`, `no`, "
+    "`true`, `false`, `on`, `off`.\n"
     "- Comments: `#` to the end of the line, and `/* ... */`.\n"
-    "- The file is UTF-8, at most 1 MiB. There are no includes, macros or variables, and no environment is read: what\n"
+    "- The file is UTF-8, at most 1 MiB. There are no includes, macros or variables, and no "
+    "environment is read: what\n"
     "  the file says is all there is.\n"
     "- A key or a section that is given twice, or is not known, is a mistake.\n\n";
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// schema.c: the table. To add a setting: a field in config.h, a row here, a line in the tests of the table;
-// nothing else. Order within a section is the order of the reference and of the printed configuration.
+// schema.c: the table. To add a setting: a field in config.h, a row here, a line in the tests of
+// the table; nothing else. Order within a section is the order of the reference and of the printed
+// configuration.
 #include "conf/schema.h"
 
 #include "conf/schema_text.h"
@@ -15,7 +16,8 @@
 #define TOP(member) .section = SECTION_TOP, .offset = offsetof(config, member), .since = "0.1"
 #define ADMIN(member) .section = SECTION_ADMIN, .offset = offsetof(config, member), .since = "0.1"
 #define LOG(member) .section = SECTION_LOG, .offset = offsetof(config, log.member), .since = "0.1"
-#define LISTENER(member) .section = SECTION_LISTENER, .offset = offsetof(listener_config, member), .since = "0.1"
+#define LISTENER(member) \
+    .section = SECTION_LISTENER, .offset = offsetof(listener_config, member), .since = "0.1"
 #define TEXT_OF(type_, member) .type = SETTING_TEXT, .capacity = sizeof(((type_ *)0)->member)
 
 static const setting_word engine_words[] = {
@@ -27,179 +29,209 @@ static const setting_word level_words[] = {
 };
 static const setting_word protocol_words[] = {{"frame", PROTOCOL_FRAME}, {NULL, 0}};
 static const setting_word mode_words[] = {
-    {"echo", FRAME_ECHO}, {"ack", FRAME_ACK}, {"publish", FRAME_PUBLISH}, {NULL, 0},
+    {"echo", FRAME_ECHO},
+    {"ack", FRAME_ACK},
+    {"publish", FRAME_PUBLISH},
+    {NULL, 0},
 };
 static const setting_word steer_words[] = {{"hash", STEER_HASH}, {"cpu", STEER_CPU}, {NULL, 0}};
 
 // The sizes of int and of the enums written through a SETTING_WORD are the same.
-_Static_assert(sizeof(listener_protocol) == sizeof(int) && sizeof(frame_mode) == sizeof(int), "enum size");
+_Static_assert(sizeof(listener_protocol) == sizeof(int) && sizeof(frame_mode) == sizeof(int),
+               "enum size");
 _Static_assert(sizeof(steer_mode) == sizeof(int) && sizeof(log_level) == sizeof(int), "enum size");
 _Static_assert(sizeof(io_kind) == sizeof(int), "enum size");
 
 const section_info schema_sections[SECTIONS] = {
     [SECTION_TOP] = {"", false, "Top level",
-        "Settings of the whole process; they stand in no section."},
+                     "Settings of the whole process; they stand in no section."},
     [SECTION_ADMIN] = {"admin", false, "admin",
-        "`admin { ... }`: the HTTP listener for metrics, health and the API."},
-    [SECTION_LOG] = {"log", false, "log",
-        "`log { ... }`: what is logged and where to. Several sinks may be on at once."},
+                       "`admin { ... }`: the HTTP listener for metrics, health and the API."},
+    [SECTION_LOG] =
+        {"log", false, "log",
+         "`log { ... }`: what is logged and where to. Several sinks may be on at once."},
     [SECTION_LISTENER] = {"listener", true, "listener NAME",
-        "`listener NAME { ... }`: an address that devices connect to. NAME shows in logs, metrics and "
-        "`sluice ctl`: 1 to 63 letters, digits, `-`, `_` and `.`. At least one listener is needed."},
+                          "`listener NAME { ... }`: an address that devices connect to. NAME shows "
+                          "in logs, metrics and `sluice ctl`: 1 to 63 letters, digits, `-`, `_` "
+                          "and `.`. At least one listener is needed."},
 };
 
 const setting schema_settings[] = {
-    {TOP(workers), .type = SETTING_COUNT, .key = "workers", .max = LIMIT_WORKERS_MAX, .zero = "auto", .def = "auto",
-     .text = "Worker threads. `auto` starts one for each CPU the process may run on. Set it to leave CPUs to "
-             "other programs."},
-    {TOP(engine), .type = SETTING_ENGINE, .key = "engine", .words = engine_words, .zero = "auto", .def = "auto",
-     .text = "The I/O engine. `auto` tests io_uring once at start and falls back to `epoll-et` with the reason "
-             "in the log; an engine given by name is used or the start fails. `sluice probe` shows what "
-             "`auto` would choose, `sluice tune` measures which one is best for a load."},
+    {TOP(workers), .type = SETTING_COUNT, .key = "workers", .max = LIMIT_WORKERS_MAX,
+     .zero = "auto", .def = "auto",
+     .text = "Worker threads. `auto` starts one for each CPU the process may run on. Set it to "
+             "leave CPUs to other programs."},
+    {TOP(engine), .type = SETTING_ENGINE, .key = "engine", .words = engine_words, .zero = "auto",
+     .def = "auto",
+     .text = "The I/O engine. `auto` tests io_uring once at start and falls back to `epoll-et` "
+             "with the reason in the log; an engine given by name is used or the start fails. "
+             "`sluice probe` shows what `auto` would choose, `sluice tune` measures which one is "
+             "best for a load."},
     {TOP(pin), .type = SETTING_BOOL, .key = "pin", .def = "yes",
-     .text = "Pins each worker to its CPU. Turn it off where another program pins or limits the process."},
+     .text = "Pins each worker to its CPU. Turn it off where another program pins or limits the "
+             "process."},
     {TOP(data_dir), TEXT_OF(config, data_dir), .key = "data_dir", .check = text_check_path,
      .def = "/var/lib/sluice",
-     .text = "The directory for everything that must survive a restart. It is created if it is missing. "
-             "Without a configuration file it is `./sluice-data`."},
+     .text = "The directory for everything that must survive a restart. It is created if it is "
+             "missing. Without a configuration file it is `./sluice-data`."},
     {TOP(ctl_socket), TEXT_OF(config, ctl_socket), .key = "ctl_socket", .check = text_check_path,
      .def_note = "`DATA_DIR/ctl.sock`",
-     .text = "The unix socket that `sluice ctl` connects to. Set it when the path under `data_dir` is longer "
-             "than the 107 bytes a socket's path may have."},
-    {TOP(max_conns), .type = SETTING_COUNT, .key = "max_conns", .max = 1u << 24, .zero = "auto", .def = "auto",
-     .text = "Connections of the whole process. `auto` takes what the limit of open files (RLIMIT_NOFILE) "
-             "allows. Beyond it a connection is refused with the reason `conn_limit`."},
-    {TOP(memory_max), .type = SETTING_BYTES64, .key = "memory_max", .min = 16 * MIB, .max = 1024 * GIB,
-     .zero = "auto", .def = "auto",
-     .text = "Memory for buffers, all workers together. `auto` is a quarter of the machine's memory. Beyond "
-             "it connections are refused or closed with a reason; the process does not grow."},
-    {TOP(drain_timeout_ms), .type = SETTING_MS64, .key = "drain_timeout", .max = 1 * MS_H, .def = "10s",
-     .text = "After SIGTERM nothing more is accepted, and what is queued for connected clients is still sent "
-             "for at most this time. 0 closes at once."},
-    {TOP(recv_bufs), .type = SETTING_COUNT, .key = "recv_bufs", .min = 16, .max = LIMIT_RECV_BUFS_MAX,
-     .zero = "auto", .def = "auto", .flags = SETTING_POWER_OF_TWO,
-     .text = "uring: receive buffers of one worker, 4 KiB each, shared by its connections; a power of two. "
-             "Raise it when the metric of receives that ended without a buffer (ENOBUFS) grows."},
+     .text = "The unix socket that `sluice ctl` connects to. Set it when the path under `data_dir` "
+             "is longer than the 107 bytes a socket's path may have."},
+    {TOP(max_conns), .type = SETTING_COUNT, .key = "max_conns", .max = 1u << 24, .zero = "auto",
+     .def = "auto",
+     .text =
+         "Connections of the whole process. `auto` takes what the limit of open files "
+         "(RLIMIT_NOFILE) allows. Beyond it a connection is refused with the reason `conn_limit`."},
+    {TOP(memory_max), .type = SETTING_BYTES64, .key = "memory_max", .min = 16 * MIB,
+     .max = 1024 * GIB, .zero = "auto", .def = "auto",
+     .text =
+         "Memory for buffers, all workers together. `auto` is a quarter of the machine's memory. "
+         "Beyond it connections are refused or closed with a reason; the process does not grow."},
+    {TOP(drain_timeout_ms), .type = SETTING_MS64, .key = "drain_timeout", .max = 1 * MS_H,
+     .def = "10s",
+     .text = "After SIGTERM nothing more is accepted, and what is queued for connected clients is "
+             "still sent for at most this time. 0 closes at once."},
+    {TOP(recv_bufs), .type = SETTING_COUNT, .key = "recv_bufs", .min = 16,
+     .max = LIMIT_RECV_BUFS_MAX, .zero = "auto", .def = "auto", .flags = SETTING_POWER_OF_TWO,
+     .text =
+         "uring: receive buffers of one worker, 4 KiB each, shared by its connections; a power of "
+         "two. Raise it when the metric of receives that ended without a buffer (ENOBUFS) grows."},
     {TOP(min_wait_us), .type = SETTING_US32, .key = "min_wait", .max = 10000, .def = "0",
-     .text = "uring: under load a worker may wait this long to gather a batch instead of waking for each "
-             "message. It trades latency for CPU: 200us is the largest sensible value for most loads. 0 never waits."},
+     .text = "uring: under load a worker may wait this long to gather a batch instead of waking "
+             "for each message. It trades latency for CPU: 200us is the largest sensible value for "
+             "most loads. 0 never waits."},
     {TOP(sqpoll), .type = SETTING_BOOL, .key = "sqpoll", .def = "no",
-     .text = "uring: a kernel thread polls for submissions. It burns a CPU for each worker; for measurements."},
+     .text = "uring: a kernel thread polls for submissions. It burns a CPU for each worker; for "
+             "measurements."},
     {TOP(direct_descriptors), .type = SETTING_BOOL, .key = "direct_descriptors", .def = "no",
-     .text = "uring: accepted connections live in the ring's own descriptor table when they never have to "
-             "move between workers. Saves CPU with many short connections."},
+     .text = "uring: accepted connections live in the ring's own descriptor table when they never "
+             "have to move between workers. Saves CPU with many short connections."},
 
     {ADMIN(admin_enabled), .type = SETTING_BOOL, .key = "enabled", .def = "yes",
      .text = "Opens the admin listener. `sluice ctl` works without it, over `ctl_socket`."},
     {ADMIN(admin_bind), .type = SETTING_BIND, .key = "bind", .def = "127.0.0.1:9600",
-     .text = "Its address. Who can connect to it can read everything and close connections: keep it on "
-             "loopback, a unix socket, or a network that only operators reach."},
+     .text = "Its address. Who can connect to it can read everything and close connections: keep "
+             "it on loopback, a unix socket, or a network that only operators reach."},
 
     {LOG(level), .type = SETTING_WORD, .key = "level", .words = level_words, .def = "info",
      .text = "The least important line that is logged: `error`, `warn`, `info`, `debug`."},
     {LOG(ring_bytes), .type = SETTING_BYTES64, .key = "ring", .min = LIMIT_LOG_RING_BYTES_MIN,
      .max = LIMIT_LOG_RING_BYTES_MAX, .flags = SETTING_POWER_OF_TWO, .def = "8m",
-     .text = "Memory between the workers and the log's writer; a power of two. When a sink is slower than the "
-             "lines for so long that it fills, lines are dropped and counted; workers never wait. Takes effect at start."},
+     .text = "Memory between the workers and the log's writer; a power of two. When a sink is "
+             "slower than the lines for so long that it fills, lines are dropped and counted; "
+             "workers never wait. Takes effect at start."},
     {LOG(to_stderr), .type = SETTING_BOOL, .key = "stderr", .def = "yes",
      .text = "Logs to standard error."},
-    {LOG(file), TEXT_OF(config, log.file), .key = "file", .check = text_check_optional_path, .def = "",
-     .text = "Logs to this file. Empty: no file. SIGHUP opens it anew."},
-    {LOG(file_bytes_max), .type = SETTING_BYTES64, .key = "file_max", .min = 64 * KIB, .max = 1024 * GIB,
-     .zero = "never", .def = "16m",
-     .text = "The file is rotated when it would grow beyond this size. `never` when logrotate does it."},
+    {LOG(file), TEXT_OF(config, log.file), .key = "file", .check = text_check_optional_path,
+     .def = "", .text = "Logs to this file. Empty: no file. SIGHUP opens it anew."},
+    {LOG(file_bytes_max), .type = SETTING_BYTES64, .key = "file_max", .min = 64 * KIB,
+     .max = 1024 * GIB, .zero = "never", .def = "16m",
+     .text = "The file is rotated when it would grow beyond this size. `never` when logrotate does "
+             "it."},
     {LOG(file_keep), .type = SETTING_COUNT, .key = "file_keep", .max = 1000, .def = "4",
      .text = "Rotated files that are kept: FILE.1 is the newest."},
-    {LOG(syslog), TEXT_OF(config, log.syslog), .key = "syslog", .check = text_check_syslog, .def = "",
-     .text = "Logs to a syslog server (RFC 5424): `unix:/dev/log`, or `udp:ADDRESS:PORT` with an IP address. "
-             "Empty: none."},
+    {LOG(syslog), TEXT_OF(config, log.syslog), .key = "syslog", .check = text_check_syslog,
+     .def = "",
+     .text = "Logs to a syslog server (RFC 5424): `unix:/dev/log`, or `udp:ADDRESS:PORT` with an "
+             "IP address. Empty: none."},
     {LOG(connections), .type = SETTING_BOOL, .key = "connections", .def = "no",
-     .text = "A line for each connect and each close with its reason. Of use for small fleets and for finding "
-             "a fault; the metrics count the same by reason."},
+     .text = "A line for each connect and each close with its reason. Of use for small fleets and "
+             "for finding a fault; the metrics count the same by reason."},
 
     {LISTENER(protocol), .type = SETTING_WORD, .key = "protocol", .words = protocol_words,
      .flags = SETTING_REQUIRED,
      .text = "What is spoken: `frame` is a 4-byte big-endian length and then so many bytes."},
     {LISTENER(bind), .type = SETTING_BIND, .key = "bind", .flags = SETTING_REQUIRED,
-     .text = "The address to listen on: `0.0.0.0:7000`, `[::]:7000`, or `unix:/path`. Port 0 takes a free port, "
-             "which `sluice ctl status` shows. Host names are not looked up."},
+     .text = "The address to listen on: `0.0.0.0:7000`, `[::]:7000`, or `unix:/path`. Port 0 takes "
+             "a free port, which `sluice ctl status` shows. Host names are not looked up."},
     {LISTENER(mode), .type = SETTING_WORD, .key = "mode", .words = mode_words, .def = "ack",
-     .text = "`echo` sends each frame back. `ack` answers each with its number on the connection. `publish` "
-             "wants a hello with the device's id first and then publishes frames under `up_topic`."},
-    {LISTENER(max_frame), .type = SETTING_BYTES32, .key = "max_frame", .min = 1, .max = LIMIT_PACKET_BYTES_MAX,
-     .def = "64k",
-     .text = "The largest payload. A longer frame ends the connection with `frame_too_large` before its "
-             "payload is read."},
-    {LISTENER(rcvbuf), .type = SETTING_BYTES32, .key = "rcvbuf", .min = 2 * KIB, .max = 64 * MIB, .zero = "auto",
-     .def = "32k",
-     .text = "The kernel's receive buffer of a connection. Small keeps the memory of many devices small; `auto` "
-             "lets the kernel size it, for few clients that send fast."},
-    {LISTENER(sndbuf), .type = SETTING_BYTES32, .key = "sndbuf", .min = 2 * KIB, .max = 64 * MIB, .zero = "auto",
-     .def = "auto",
+     .text = "`echo` sends each frame back. `ack` answers each with its number on the connection. "
+             "`publish` wants a hello with the device's id first and then publishes frames under "
+             "`up_topic`."},
+    {LISTENER(max_frame), .type = SETTING_BYTES32, .key = "max_frame", .min = 1,
+     .max = LIMIT_PACKET_BYTES_MAX, .def = "64k",
+     .text = "The largest payload. A longer frame ends the connection with `frame_too_large` "
+             "before its payload is read."},
+    {LISTENER(rcvbuf), .type = SETTING_BYTES32, .key = "rcvbuf", .min = 2 * KIB, .max = 64 * MIB,
+     .zero = "auto", .def = "32k",
+     .text = "The kernel's receive buffer of a connection. Small keeps the memory of many devices "
+             "small; `auto` lets the kernel size it, for few clients that send fast."},
+    {LISTENER(sndbuf), .type = SETTING_BYTES32, .key = "sndbuf", .min = 2 * KIB, .max = 64 * MIB,
+     .zero = "auto", .def = "auto",
      .text = "The kernel's send buffer of a connection. `auto` lets the kernel size it."},
-    {LISTENER(idle_timeout_ms), .type = SETTING_MS64, .key = "idle_timeout", .min = 100, .max = 365 * MS_D,
-     .zero = "never", .def = "60s",
-     .text = "A connection that sends nothing, not even a heartbeat, for so long is closed (`idle`). Two to "
-             "three times the devices' heartbeat."},
-    {LISTENER(packet_timeout_ms), .type = SETTING_MS64, .key = "packet_timeout", .min = 100, .max = 1 * MS_D,
-     .zero = "never", .def = "30s",
-     .text = "A frame that has begun must be complete after this time. Raise it for large frames on slow lines."},
-    {LISTENER(hello_timeout_ms), .type = SETTING_MS64, .key = "hello_timeout", .min = 100, .max = 1 * MS_H,
-     .def = "10s",
-     .text = "`publish`: a device must have sent its hello after this time, or it is closed (`hello_timeout`)."},
-    {LISTENER(send_timeout_ms), .type = SETTING_MS64, .key = "send_timeout", .min = 100, .max = 1 * MS_D,
-     .zero = "never", .def = "60s",
-     .text = "A client for which output waits and that takes none of it for so long is closed (`slow_consumer`)."},
-    {LISTENER(keepalive_s), .type = SETTING_S32, .key = "keepalive", .min = 1, .max = 32767, .zero = "off",
-     .def = "60s",
-     .text = "TCP keepalive: first probe after so long without traffic, then 3 probes at a third of it. Finds "
-             "peers that vanished; of use where `idle_timeout` is long or off."},
-    {LISTENER(user_timeout_ms), .type = SETTING_MS32, .key = "user_timeout", .min = 1 * MS_S, .max = 1 * MS_D,
-     .zero = "auto", .def = "60s",
-     .text = "TCP_USER_TIMEOUT: sent data that the peer does not acknowledge for so long ends the connection. "
-             "`auto` leaves it to the kernel (about 15 minutes)."},
-    {LISTENER(backlog), .type = SETTING_COUNT, .key = "backlog", .min = 1, .max = 65535, .def = "4096",
+    {LISTENER(idle_timeout_ms), .type = SETTING_MS64, .key = "idle_timeout", .min = 100,
+     .max = 365 * MS_D, .zero = "never", .def = "60s",
+     .text = "A connection that sends nothing, not even a heartbeat, for so long is closed "
+             "(`idle`). Two to three times the devices' heartbeat."},
+    {LISTENER(packet_timeout_ms), .type = SETTING_MS64, .key = "packet_timeout", .min = 100,
+     .max = 1 * MS_D, .zero = "never", .def = "30s",
+     .text = "A frame that has begun must be complete after this time. Raise it for large frames "
+             "on slow lines."},
+    {LISTENER(hello_timeout_ms), .type = SETTING_MS64, .key = "hello_timeout", .min = 100,
+     .max = 1 * MS_H, .def = "10s",
+     .text = "`publish`: a device must have sent its hello after this time, or it is closed "
+             "(`hello_timeout`)."},
+    {LISTENER(send_timeout_ms), .type = SETTING_MS64, .key = "send_timeout", .min = 100,
+     .max = 1 * MS_D, .zero = "never", .def = "60s",
+     .text = "A client for which output waits and that takes none of it for so long is closed "
+             "(`slow_consumer`)."},
+    {LISTENER(keepalive_s), .type = SETTING_S32, .key = "keepalive", .min = 1, .max = 32767,
+     .zero = "off", .def = "60s",
+     .text = "TCP keepalive: first probe after so long without traffic, then 3 probes at a third "
+             "of it. Finds peers that vanished; of use where `idle_timeout` is long or off."},
+    {LISTENER(user_timeout_ms), .type = SETTING_MS32, .key = "user_timeout", .min = 1 * MS_S,
+     .max = 1 * MS_D, .zero = "auto", .def = "60s",
+     .text = "TCP_USER_TIMEOUT: sent data that the peer does not acknowledge for so long ends the "
+             "connection. `auto` leaves it to the kernel (about 15 minutes)."},
+    {LISTENER(backlog), .type = SETTING_COUNT, .key = "backlog", .min = 1, .max = 65535,
+     .def = "4096",
      .text = "Connections the kernel holds ready until they are accepted. The kernel cuts it to "
              "net.core.somaxconn. It is what a reconnect storm waits in."},
     {LISTENER(steer), .type = SETTING_WORD, .key = "steer", .words = steer_words, .def = "hash",
-     .text = "Which worker a new connection goes to: `hash` spreads by the addresses, `cpu` takes the worker on "
-             "the CPU that received it (with receive queues and interrupts laid out for it)."},
+     .text = "Which worker a new connection goes to: `hash` spreads by the addresses, `cpu` takes "
+             "the worker on the CPU that received it (with receive queues and interrupts laid out "
+             "for it)."},
     {LISTENER(defer_accept), .type = SETTING_BOOL, .key = "defer_accept", .def = "no",
-     .text = "TCP_DEFER_ACCEPT: a connection is accepted when its first bytes are there. Saves a wake-up for "
-             "each connection where the client speaks first at once."},
-    {LISTENER(max_conns), .type = SETTING_COUNT, .key = "max_conns", .max = 1u << 24, .zero = "unlimited",
-     .def = "unlimited",
-     .text = "Connections of this listener, all workers together, below the process's own limit. Beyond it a "
-             "connection is refused (`conn_limit`)."},
-    {LISTENER(max_conns_per_address), .type = SETTING_COUNT, .key = "max_conns_per_address", .max = 1u << 24,
+     .text = "TCP_DEFER_ACCEPT: a connection is accepted when its first bytes are there. Saves a "
+             "wake-up for each connection where the client speaks first at once."},
+    {LISTENER(max_conns), .type = SETTING_COUNT, .key = "max_conns", .max = 1u << 24,
      .zero = "unlimited", .def = "unlimited",
-     .text = "Connections from one IP address. Beyond it a connection is refused (`address_limit`). Mind fleets "
-             "behind one NAT address."},
-    {LISTENER(accept_rate), .type = SETTING_COUNT, .key = "accept_rate", .max = 10000000, .zero = "unlimited",
-     .def = "unlimited",
-     .text = "New connections per second, all workers together; those above it are closed (`accept_rate`)."},
-    {LISTENER(out_bytes_max), .type = SETTING_BYTES32, .key = "out_max", .min = 1 * KIB, .max = 1 * GIB,
-     .zero = "auto", .def = "auto",
-     .text = "Output that may wait for one connection. `auto` is 256k, and more where `max_frame` needs it. In `echo` and "
-             "`publish` a frame of `max_frame` bytes must fit above `out_high`."},
+     .text = "Connections of this listener, all workers together, below the process's own limit. "
+             "Beyond it a connection is refused (`conn_limit`)."},
+    {LISTENER(max_conns_per_address), .type = SETTING_COUNT, .key = "max_conns_per_address",
+     .max = 1u << 24, .zero = "unlimited", .def = "unlimited",
+     .text = "Connections from one IP address. Beyond it a connection is refused "
+             "(`address_limit`). Mind fleets behind one NAT address."},
+    {LISTENER(accept_rate), .type = SETTING_COUNT, .key = "accept_rate", .max = 10000000,
+     .zero = "unlimited", .def = "unlimited",
+     .text = "New connections per second, all workers together; those above it are closed "
+             "(`accept_rate`)."},
+    {LISTENER(out_bytes_max), .type = SETTING_BYTES32, .key = "out_max", .min = 1 * KIB,
+     .max = 1 * GIB, .zero = "auto", .def = "auto",
+     .text = "Output that may wait for one connection. `auto` is 256k, and more where `max_frame` "
+             "needs it. In `echo` and `publish` a frame of `max_frame` bytes must fit above "
+             "`out_high`."},
     {LISTENER(out_bytes_high), .type = SETTING_BYTES32, .key = "out_high", .min = 1, .max = 1 * GIB,
      .zero = "auto", .def = "auto",
-     .text = "While more output than this waits, nothing is read from the connection. `auto` is 64k, or less where "
-             "`out_max` leaves less."},
-    {LISTENER(up_topic), TEXT_OF(listener_config, up_topic), .key = "up_topic", .flags = SETTING_PUBLISH_ONLY,
-     .check = text_check_up_topic, .def = "devices/%i/up",
+     .text = "While more output than this waits, nothing is read from the connection. `auto` is "
+             "64k, or less where `out_max` leaves less."},
+    {LISTENER(up_topic), TEXT_OF(listener_config, up_topic), .key = "up_topic",
+     .flags = SETTING_PUBLISH_ONLY, .check = text_check_up_topic, .def = "devices/%i/up",
      .text = "`publish`: the topic of a device's frames. `%i` is its id."},
     {LISTENER(down_topic), TEXT_OF(listener_config, down_topic), .key = "down_topic",
      .flags = SETTING_PUBLISH_ONLY, .check = text_check_down_topic, .def = "devices/%i/down",
-     .text = "`publish`: the topic filter whose messages are sent to the device; `+` and `#` are allowed. `%i` is its id."},
+     .text = "`publish`: the topic filter whose messages are sent to the device; `+` and `#` are "
+             "allowed. `%i` is its id."},
     {LISTENER(token), TEXT_OF(listener_config, token), .key = "token",
      .flags = SETTING_PUBLISH_ONLY | SETTING_SECRET, .def = "",
-     .text = "`publish`: the hello must carry this token; another ends the connection with `auth_failed`. "
-             "It is not shown by `sluice check --print`. Keep the file readable by the gateway's user only."},
+     .text = "`publish`: the hello must carry this token; another ends the connection with "
+             "`auth_failed`. It is not shown by `sluice check --print`. Keep the file readable by "
+             "the gateway's user only."},
     {LISTENER(anonymous), .type = SETTING_BOOL, .key = "anonymous", .flags = SETTING_PUBLISH_ONLY,
      .def_note = "`yes` on loopback and unix binds without `token`, else `no`",
-     .text = "`publish`: devices are let in without a token. A listener that others can reach must have either "
-             "`token` or `anonymous = yes`."},
+     .text = "`publish`: devices are let in without a token. A listener that others can reach must "
+             "have either `token` or `anonymous = yes`."},
 };
 const u32 schema_setting_count = ARRAY_LEN(schema_settings);
 _Static_assert(ARRAY_LEN(schema_settings) <= SCHEMA_SETTINGS_MAX, "a parse keeps a line for each");

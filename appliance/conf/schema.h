@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// schema.h: the table of all settings. A row gives a key its section, type, place in config.h's structs, default,
-// bounds and text; parsing, defaults, checks, printing and the reference all read this one table, so that none
-// of them can know a key that the others do not.
+// schema.h: the table of all settings. A row gives a key its section, type, place in config.h's
+// structs, default, bounds and text; parsing, defaults, checks, printing and the reference all read
+// this one table, so that none of them can know a key that the others do not.
 #ifndef SLUICE_CONF_SCHEMA_H
 #define SLUICE_CONF_SCHEMA_H
 
 #include "conf/config.h"
 
-typedef enum section_kind { SECTION_TOP, SECTION_ADMIN, SECTION_LOG, SECTION_LISTENER, SECTIONS } section_kind;
+typedef enum section_kind {
+    SECTION_TOP,
+    SECTION_ADMIN,
+    SECTION_LOG,
+    SECTION_LISTENER,
+    SECTIONS
+} section_kind;
 
 typedef enum setting_type {
     SETTING_BOOL,
@@ -40,18 +46,18 @@ typedef struct setting {
     section_kind section;
     setting_type type;
     const char *key;
-    size_t offset;       // in config, or in listener_config
-    size_t capacity;     // SETTING_TEXT: bytes, with the terminator
-    u64 min, max;        // in the unit of the field; both inclusive
-    const char *zero;    // the word for 0: "auto", "never", "off", "unlimited"; NULL = none
+    size_t offset;             // in config, or in listener_config
+    size_t capacity;           // SETTING_TEXT: bytes, with the terminator
+    u64 min, max;              // in the unit of the field; both inclusive
+    const char *zero;          // the word for 0: "auto", "never", "off", "unlimited"; NULL = none
     const setting_word *words; // ends with a NULL name
     u32 flags;
     // Text beyond its length: NULL when it is acceptable, else what is wrong with it.
     const char *(*check)(const char *text);
-    const char *def;     // as in a file; NULL = decided after parsing (def_note says how) or required
+    const char *def; // as in a file; NULL = decided after parsing (def_note says how) or required
     const char *def_note;
-    const char *since;   // version
-    const char *text;    // one paragraph: what it does, when to change it
+    const char *since; // version
+    const char *text;  // one paragraph: what it does, when to change it
 } setting;
 
 extern const setting schema_settings[];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// schema_text.h: what a text setting must look like beyond its length. Each check returns NULL when the text is
-// acceptable, else what is wrong with it. Pure; any thread. (MQTT 5.0 section 4.7 for topics.)
+// schema_text.h: what a text setting must look like beyond its length. Each check returns NULL when
+// the text is acceptable, else what is wrong with it. Pure; any thread. (MQTT 5.0 section 4.7 for
+// topics.)
 #ifndef SLUICE_CONF_SCHEMA_TEXT_H
 #define SLUICE_CONF_SCHEMA_TEXT_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// setting.c: the only place that writes a field from text. A value is taken whole or refused with a reason;
-// nothing is clamped, rounded or guessed.
+// setting.c: the only place that writes a field from text. A value is taken whole or refused with a
+// reason; nothing is clamped, rounded or guessed.
 #include "conf/setting.h"
 
 #include <errno.h>
@@ -27,7 +27,8 @@ static int store_bool(const char *text, bool *out) {
     static const struct {
         const char *name;
         bool value;
-    } words[] = {{"yes", true}, {"no", false}, {"true", true}, {"false", false}, {"on", true}, {"off", false}};
+    } words[] = {{"yes", true},    {"no", false}, {"true", true},
+                 {"false", false}, {"on", true},  {"off", false}};
     for (size_t i = 0; i < ARRAY_LEN(words); i++) {
         if (strcmp(text, words[i].name) != 0) continue;
         *out = words[i].value;
@@ -82,20 +83,27 @@ static const char *kind_of_number(setting_type type) {
     }
 }
 
-static int apply_number(const setting *s, u8 *field, const char *text, char *problem, size_t problem_bytes) {
+static int apply_number(const setting *s, u8 *field, const char *text, char *problem,
+                        size_t problem_bytes) {
     char bound[UNITS_TEXT_BYTES];
     u64 value = 0;
     bool zero_word = s->zero != NULL && strcmp(text, s->zero) == 0;
     int rc = zero_word ? 0 : parse_number(s, text, &value);
-    if (rc == -ERANGE) return refuse(problem, problem_bytes, "'%.*s' is too large", SHOWN_BYTES, text);
-    if (rc == -EDOM) return refuse(problem, problem_bytes, "'%.*s' is not whole seconds", SHOWN_BYTES, text);
-    if (rc != 0) return refuse(problem, problem_bytes, "'%.*s' is not %s", SHOWN_BYTES, text, kind_of_number(s->type));
+    if (rc == -ERANGE)
+        return refuse(problem, problem_bytes, "'%.*s' is too large", SHOWN_BYTES, text);
+    if (rc == -EDOM)
+        return refuse(problem, problem_bytes, "'%.*s' is not whole seconds", SHOWN_BYTES, text);
+    if (rc != 0)
+        return refuse(problem, problem_bytes, "'%.*s' is not %s", SHOWN_BYTES, text,
+                      kind_of_number(s->type));
     bool is_zero = value == 0 && s->zero != NULL;
     if (!is_zero && value < s->min) {
-        return refuse(problem, problem_bytes, "'%.*s' is below %s", SHOWN_BYTES, text, print_number(s, s->min, bound));
+        return refuse(problem, problem_bytes, "'%.*s' is below %s", SHOWN_BYTES, text,
+                      print_number(s, s->min, bound));
     }
     if (value > s->max) {
-        return refuse(problem, problem_bytes, "'%.*s' is above %s", SHOWN_BYTES, text, print_number(s, s->max, bound));
+        return refuse(problem, problem_bytes, "'%.*s' is above %s", SHOWN_BYTES, text,
+                      print_number(s, s->max, bound));
     }
     if (!is_zero && (s->flags & SETTING_POWER_OF_TWO) != 0 && !IS_POWER_OF_TWO(value)) {
         return refuse(problem, problem_bytes, "'%.*s' is not a power of two", SHOWN_BYTES, text);
@@ -117,24 +125,28 @@ static const setting_word *find_word(const setting *s, const char *text) {
     return NULL;
 }
 
-static int apply_word(const setting *s, u8 *base, const char *text, char *problem, size_t problem_bytes) {
+static int apply_word(const setting *s, u8 *base, const char *text, char *problem,
+                      size_t problem_bytes) {
     const setting_word *w = find_word(s, text);
     bool is_auto = s->type == SETTING_ENGINE && strcmp(text, s->zero) == 0;
     if (w == NULL && !is_auto) {
-        return refuse(problem, problem_bytes, "'%.*s' is not known in this version", SHOWN_BYTES, text);
+        return refuse(problem, problem_bytes, "'%.*s' is not known in this version", SHOWN_BYTES,
+                      text);
     }
     if (s->type == SETTING_ENGINE) ((config *)(void *)base)->engine_auto = is_auto;
     if (w != NULL) memcpy(base + s->offset, &w->value, sizeof(w->value));
     return 0;
 }
 
-static int apply_text(const setting *s, char *field, const char *text, char *problem, size_t problem_bytes) {
+static int apply_text(const setting *s, char *field, const char *text, char *problem,
+                      size_t problem_bytes) {
     size_t len = strlen(text);
     if (len >= s->capacity) {
         return refuse(problem, problem_bytes, "longer than %zu bytes", s->capacity - 1);
     }
     const char *wrong = s->check != NULL ? s->check(text) : NULL;
-    if (wrong != NULL) return refuse(problem, problem_bytes, "'%.*s': %s", SHOWN_BYTES, text, wrong);
+    if (wrong != NULL)
+        return refuse(problem, problem_bytes, "'%.*s': %s", SHOWN_BYTES, text, wrong);
     memset(field, 0, s->capacity); // equal settings are equal bytes
     memcpy(field, text, len);
     return 0;
@@ -144,20 +156,26 @@ static int apply_bind(void *field, const char *text, char *problem, size_t probl
     bind_address parsed;
     int rc = config_parse_bind(text, &parsed);
     if (rc == -ERANGE) {
-        return refuse(problem, problem_bytes, "'%.*s': the port is above 65535 or the path is above 107 bytes",
-                      SHOWN_BYTES, text);
+        return refuse(problem, problem_bytes,
+                      "'%.*s': the port is above 65535 or the path is above 107 bytes", SHOWN_BYTES,
+                      text);
     }
-    if (rc != 0) return refuse(problem, problem_bytes, "'%.*s' is not an address to bind to", SHOWN_BYTES, text);
+    if (rc != 0)
+        return refuse(problem, problem_bytes, "'%.*s' is not an address to bind to", SHOWN_BYTES,
+                      text);
     memcpy(field, &parsed, sizeof(parsed));
     return 0;
 }
 
 // Escapes such as \u0000 and \n can put anything into a value; none of it belongs into a setting.
-static int copy_value(char *out, const char *text, size_t len, char *problem, size_t problem_bytes) {
-    if (len >= VALUE_BYTES_MAX) return refuse(problem, problem_bytes, "a value of %zu bytes is too long", len);
+static int copy_value(char *out, const char *text, size_t len, char *problem,
+                      size_t problem_bytes) {
+    if (len >= VALUE_BYTES_MAX)
+        return refuse(problem, problem_bytes, "a value of %zu bytes is too long", len);
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)text[i];
-        if (c < 0x20 || c == 0x7f) return refuse(problem, problem_bytes, "a control character in the value");
+        if (c < 0x20 || c == 0x7f)
+            return refuse(problem, problem_bytes, "a control character in the value");
     }
     memcpy(out, text, len);
     out[len] = '\0';
@@ -206,7 +224,8 @@ static u64 read_number(const setting *s, const u8 *field) {
 
 static const char *print_word(const setting *s, const u8 *base) {
     int value;
-    if (s->type == SETTING_ENGINE && ((const config *)(const void *)base)->engine_auto) return s->zero;
+    if (s->type == SETTING_ENGINE && ((const config *)(const void *)base)->engine_auto)
+        return s->zero;
     memcpy(&value, base + s->offset, sizeof(value));
     for (const setting_word *w = s->words; w->name != NULL; w++) {
         if (w->value == value) return w->name;
@@ -244,7 +263,8 @@ const char *setting_describe(const setting *s, char out[SETTING_TEXT_BYTES]) {
     const char *comma = s->zero != NULL ? ", " : "", *zero = s->zero != NULL ? s->zero : "";
     switch (s->type) {
     case SETTING_BOOL: return "yes, no (or true, false, on, off)";
-    case SETTING_BIND: return "\"ADDRESS:PORT\", \"[IPV6]:PORT\" or \"unix:/path\"; an IP address, not a name";
+    case SETTING_BIND:
+        return "\"ADDRESS:PORT\", \"[IPV6]:PORT\" or \"unix:/path\"; an IP address, not a name";
     case SETTING_WORD:
     case SETTING_ENGINE:
         describe_words(s, words, sizeof(words));
@@ -256,7 +276,7 @@ const char *setting_describe(const setting *s, char out[SETTING_TEXT_BYTES]) {
     default: break;
     }
     snprintf(out, SETTING_TEXT_BYTES, "%s%s%s%s, %s to %s", zero, comma, kind_of_number(s->type),
-             (s->flags & SETTING_POWER_OF_TWO) != 0 ? ", a power of two" : "", print_number(s, s->min, low),
-             print_number(s, s->max, high));
+             (s->flags & SETTING_POWER_OF_TWO) != 0 ? ", a power of two" : "",
+             print_number(s, s->min, low), print_number(s, s->max, high));
     return out;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// setting.h: one row of the schema applied to one struct: text to field, field to text, and the sentence that
-// says what is allowed. base is the config, or the listener_config, that the row's offset is in. Pure; any thread.
+// setting.h: one row of the schema applied to one struct: text to field, field to text, and the
+// sentence that says what is allowed. base is the config, or the listener_config, that the row's
+// offset is in. Pure; any thread.
 #ifndef SLUICE_CONF_SETTING_H
 #define SLUICE_CONF_SETTING_H
 

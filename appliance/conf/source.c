@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// source.c: runs the guard, then libucl without macros, variables, file variables and time parsing, and
-// flattens its tree.
+// source.c: runs the guard, then libucl without macros, variables, file variables and time parsing,
+// and flattens its tree.
 //
-// Lines: libucl keeps none after parsing, but in its zero-copy mode keys are pointers into our copy of the
-// text, so a key's offset gives its line. A key written with escapes is the library's own copy: it takes the
-// line of the block around it.
-// Invariant: the copy has a blank before and zeros after the text; libucl looks one or two bytes beyond both.
+// Lines: libucl keeps none after parsing, but in its zero-copy mode keys are pointers into our copy
+// of the text, so a key's offset gives its line. A key written with escapes is the library's own
+// copy: it takes the line of the block around it. Invariant: the copy has a blank before and zeros
+// after the text; libucl looks one or two bytes beyond both.
 #include "conf/source.h"
 
 #include <errno.h>
@@ -51,7 +51,8 @@ static bool is_space(char c) {
     return c == ' ' || c == '\t' || c == '\n';
 }
 
-// What was written as the value of an unquoted number or word: from behind the = to the end of the statement.
+// What was written as the value of an unquoted number or word: from behind the = to the end of the
+// statement.
 static bool written_value(const conf_source *s, conf_node *n) {
     if (!is_inside(s, n->key)) return false;
     const char *end = s->buf + 1 + s->len, *p = n->key + n->key_len;
@@ -78,14 +79,17 @@ static conf_node *node_add(conf_source *s) {
     return &s->nodes[s->count++];
 }
 
-static int flatten(conf_source *s, const ucl_object_t *block, u32 depth, u32 line, conf_errors *errors);
+static int flatten(conf_source *s, const ucl_object_t *block, u32 depth, u32 line,
+                   conf_errors *errors);
 
-static int flatten_one(conf_source *s, const ucl_object_t *o, u32 depth, u32 line, conf_errors *errors) {
+static int flatten_one(conf_source *s, const ucl_object_t *o, u32 depth, u32 line,
+                       conf_errors *errors) {
     size_t key_len = 0, text_len = 0;
     const char *key = ucl_object_keyl(o, &key_len);
     conf_node *n = node_add(s);
     if (n == NULL) return -ENOMEM;
-    *n = (conf_node){.depth = depth, .line = line_of(s, key, line), .key = key, .key_len = (u32)key_len};
+    *n = (conf_node){
+        .depth = depth, .line = line_of(s, key, line), .key = key, .key_len = (u32)key_len};
     switch (ucl_object_type(o)) {
     case UCL_OBJECT: n->kind = NODE_BLOCK; return flatten(s, o, depth + 1, n->line, errors);
     case UCL_ARRAY: n->kind = NODE_LIST; return 0;
@@ -97,12 +101,14 @@ static int flatten_one(conf_source *s, const ucl_object_t *o, u32 depth, u32 lin
     default: n->kind = NODE_VALUE; break;
     }
     if (written_value(s, n)) return 0;
-    conf_errors_add(errors, n->line, NULL, "%.*s: write the key without escapes", (int)MIN(key_len, 64u), key);
+    conf_errors_add(errors, n->line, NULL, "%.*s: write the key without escapes",
+                    (int)MIN(key_len, 64u), key);
     return -EINVAL;
 }
 
 // A key that stands several times in a block is one entry of libucl's table with a chain of values.
-static int flatten(conf_source *s, const ucl_object_t *block, u32 depth, u32 line, conf_errors *errors) {
+static int flatten(conf_source *s, const ucl_object_t *block, u32 depth, u32 line,
+                   conf_errors *errors) {
     ucl_object_iter_t it = NULL;
     const ucl_object_t *head;
     int failed = 0, rc = 0;
@@ -116,8 +122,8 @@ static int flatten(conf_source *s, const ucl_object_t *block, u32 depth, u32 lin
     return failed != 0 ? -ENOMEM : rc;
 }
 
-
-// The library's messages, for what the guard has let through: only the part between its quotes is ours to show.
+// The library's messages, for what the guard has let through: only the part between its quotes is
+// ours to show.
 static void add_library_error(conf_source *s, conf_errors *errors) {
     const char *text = ucl_parser_get_error(s->parser);
     unsigned line = ucl_parser_get_linenum(s->parser);
@@ -130,7 +136,8 @@ static void add_library_error(conf_source *s, conf_errors *errors) {
 }
 
 static int run_library(conf_source *s, conf_errors *errors) {
-    int flags = UCL_PARSER_ZEROCOPY | UCL_PARSER_NO_TIME | UCL_PARSER_DISABLE_MACRO | UCL_PARSER_NO_FILEVARS;
+    int flags = UCL_PARSER_ZEROCOPY | UCL_PARSER_NO_TIME | UCL_PARSER_DISABLE_MACRO |
+                UCL_PARSER_NO_FILEVARS;
     s->parser = ucl_parser_new(flags);
     if (s->parser == NULL) return -ENOMEM;
     bool ok = ucl_parser_add_chunk_full(s->parser, (const unsigned char *)s->buf + 1, s->len, 0,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// units.c: parses and prints sizes and times.
-// A number is decimal digits and nothing else before the unit: no sign, fraction, exponent or base, so that
-// what is written is what is meant. A time needs its unit; only 0 stands without one.
+// units.c: parses and prints sizes and times. A number is decimal digits and nothing else before
+// the unit: no sign, fraction, exponent or base, so that what is written is what is meant. A time
+// needs its unit; only 0 stands without one.
 #include "conf/units.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// units.h: sizes and times as people write them. Exact whole numbers only: k, m and g are 1024, 1024^2 and
-// 1024^3; times are us, ms, s, m, h, d. What is printed reads back as the same value.
-// config_parse_bytes and config_parse_duration_ms (config.h) are defined here too. No I/O, any thread.
+// units.h: sizes and times as people write them. Exact whole numbers only: k, m and g are 1024,
+// 1024^2 and 1024^3; times are us, ms, s, m, h, d. What is printed reads back as the same value.
+// config_parse_bytes and config_parse_duration_ms (config.h) are defined here too. No I/O, any
+// thread.
 #ifndef SLUICE_CONF_UNITS_H
 #define SLUICE_CONF_UNITS_H
 
