@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// metrics_table.c: every metric, in the order of a byte's path: process, connections, bytes, engine, loop,
+// memory, broker, log. docs/metrics.md describes them; a test holds both lists together.
+//
+// The values are single-writer counters that any thread may read; nothing here touches a worker otherwise.
+#include <stdio.h>
+
+#include "base/log.h"
+#include "broker/broker.h"
+#include "net/listener.h"
+#include "ops/metrics.h"
+#include "ops/process.h"
+#include "ops/request.h"
+#include "version.h"
+
+// --- process ---
+
+static void emit_build(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw, (void)w;
+    metric_sample(out, f, NULL, "version=\"" SLUICE_VERSION "\",commit=\"" SLUICE_COMMIT "\"", 1);
+}
+
+static void emit_engine(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)w;
+    text labels = text_make(4096);
+    metric_label(&labels, "engine", io_kind_name(gw->engine));
+    text_puts(&labels, ",");
+    metric_label(&labels, "why", gw->engine_why);
+    if (labels.failed) out->failed = true;
+    else metric_sample(out, f, NULL, labels.data, 1);
+    text_free(&labels);
+}
+
+static void emit_start(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)w;
+    metric_sample_ns(out, f, NULL, "", gw->started_real_ns);
+}
+
+static void emit_ready(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)w;
+    bool ready = __atomic_load_n(&gw->ready, __ATOMIC_ACQUIRE) != 0;
+    metric_sample(out, f, NULL, "", ready && __atomic_load_n(&gw->draining, __ATOMIC_ACQUIRE) == 0);
+}
+
+static void emit_reloads(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)w;
+    metric_sample(out, f, NULL, "", __atomic_load_n(&gw->reload_generation, __ATOMIC_ACQUIRE));
+}
+
+static void emit_workers(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)w;
+    metric_sample(out, f, NULL, "", gw->worker_count);
+}
+
+// One family for each number: the kernel is asked again for each, which costs a scrape some microseconds.
+#define EMIT_PROCESS(name, field, sample) \
+    static void emit_process_##name(text *out, const metric_family *f, const gateway *gw, const worker *w) { \
+        (void)gw, (void)w; \
+        sample(out, f, NULL, "", process_usage_get().field); \
+    }
+EMIT_PROCESS(resident, resident_bytes, metric_sample)
+EMIT_PROCESS(virtual, virtual_bytes, metric_sample)
+EMIT_PROCESS(fds, fds_open, metric_sample)
+EMIT_PROCESS(fds_max, fds_max, metric_sample)
+
+static void emit_process_cpu(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw, (void)w;
+    process_usage u = process_usage_get();
+    metric_sample_ns(out, f, NULL, "mode=\"user\"", u.user_ns);
+    metric_sample_ns(out, f, NULL, "mode=\"system\"", u.system_ns);
+}
+
+#define EMIT_LOG(name, field) \
+    static void emit_log_##name(text *out, const metric_family *f, const gateway *gw, const worker *w) { \
+        (void)gw, (void)w; \
+        metric_sample(out, f, NULL, "", log_stats_get().field); \
+    }
+EMIT_LOG(lines, lines)
+EMIT_LOG(dropped, dropped)
+EMIT_LOG(sink_errors, sink_errors)
+EMIT_LOG(ring, ring_bytes)
+EMIT_LOG(ring_used_max, ring_used_max)
+
+static void emit_address_overflows(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw, (void)w;
+    metric_sample(out, f, NULL, "", address_limit_overflows());
+}
+
+// The operations worker's own connections.
+static void emit_admin_open(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)w;
+    metric_sample(out, f, NULL, "", counter_get(&gw->workers[gw->worker_count].metrics.conns_open));
+}
+
+static void emit_admin_opened(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)w;
+    metric_sample(out, f, NULL, "", counter_get(&gw->workers[gw->worker_count].metrics.conns_opened));
+}
+
+static void emit_admin_requests(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw, (void)w;
+    metric_sample(out, f, NULL, "", ops_requests_outstanding());
+}
+
+// --- worker ---
+
+static void emit_closes(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw;
+    for (u32 i = 0; i < CLOSE_REASONS; i++) {
+        char labels[64];
+        snprintf(labels, sizeof(labels), "reason=\"%s\"", close_reason_name(i));
+        metric_sample(out, f, w, labels, counter_get(&w->metrics.closes[i]));
+    }
+}
+
+static void emit_heartbeat_age(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw;
+    u64 now = clock_mono_ns(), last = counter_get(&w->metrics.heartbeat_ns);
+    metric_sample_ns(out, f, w, "", last != 0 && now > last ? now - last : 0);
+}
+
+static void emit_recorder(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw;
+    metric_sample(out, f, w, "", __atomic_load_n(&w->rec.written, __ATOMIC_RELAXED));
+}
+
+enum { SLABS = 5 };
+static slab_usage slab_of(const worker *w, u32 i) {
+    return slab_usage_get(i == 0 ? w->conn_slab : w->segment_slabs[i - 1]);
+}
+_Static_assert(ARRAY_LEN(((worker *)NULL)->segment_slabs) == SLABS - 1, "slab_of knows all slabs");
+
+#define EMIT_SLABS(metric, value) \
+    static void emit_slab_##metric(text *out, const metric_family *f, const gateway *gw, const worker *w) { \
+        (void)gw; \
+        for (u32 i = 0; i < SLABS; i++) { \
+            char labels[64]; \
+            slab_usage u = slab_of(w, i); \
+            snprintf(labels, sizeof(labels), "slab=\"%s\"", u.name); \
+            metric_sample(out, f, w, labels, value); \
+        } \
+    }
+EMIT_SLABS(used, u.used * u.object_bytes)
+EMIT_SLABS(mapped, u.mapped_bytes)
+EMIT_SLABS(budget, u.budget_bytes)
+EMIT_SLABS(refused, u.refused)
+
+#define EMIT_BROKER(name, field) \
+    static void emit_broker_##name(text *out, const metric_family *f, const gateway *gw, const worker *w) { \
+        (void)gw; \
+        metric_sample(out, f, w, "", broker_usage_get(w->broker).field); \
+    }
+EMIT_BROKER(subscriptions, subscriptions)
+EMIT_BROKER(remote, remote_filters)
+EMIT_BROKER(memory, memory_bytes)
+EMIT_BROKER(memory_max, memory_budget_bytes)
+EMIT_BROKER(transit, in_transit)
+
+#define PROCESS(name, type, emit, help) \
+    {name, help, type, SCOPE_PROCESS, SOURCE_EMIT, 0, UNIT_ONE, emit}
+#define EMIT(name, type, scope, emit, help) {name, help, type, scope, SOURCE_EMIT, 0, UNIT_ONE, emit}
+#define DEVICE(name, type, field, help) \
+    {name, help, type, SCOPE_DEVICE, SOURCE_WORKER, offsetof(worker_metrics, field), UNIT_ONE, NULL}
+#define DEVICE_NS(name, type, field, help) \
+    {name, help, type, SCOPE_DEVICE, SOURCE_WORKER, offsetof(worker_metrics, field), UNIT_NS, NULL}
+#define WORKER(name, type, field, unit, help) \
+    {name, help, type, SCOPE_ALL, SOURCE_WORKER, offsetof(worker_metrics, field), unit, NULL}
+#define IO(name, type, field, help) \
+    {name, help, type, SCOPE_ALL, SOURCE_IO, offsetof(io_stats, field), UNIT_ONE, NULL}
+
+const metric_family metric_families[] = {
+    PROCESS("sluice_build_info", METRIC_GAUGE, emit_build, "Version of the program; the value is always 1."),
+    PROCESS("sluice_engine_info", METRIC_GAUGE, emit_engine,
+            "I/O engine of the device workers and why it was chosen; the value is always 1."),
+    PROCESS("sluice_start_time_seconds", METRIC_GAUGE, emit_start,
+            "Start of the gateway since the Unix epoch."),
+    PROCESS("sluice_ready", METRIC_GAUGE, emit_ready, "1 when listeners are open and not draining."),
+    PROCESS("sluice_reloads_total", METRIC_COUNTER, emit_reloads, "Configurations applied by a reload."),
+    PROCESS("sluice_workers", METRIC_GAUGE, emit_workers, "Device workers."),
+    PROCESS("sluice_process_resident_memory_bytes", METRIC_GAUGE, emit_process_resident,
+            "Resident memory of the process."),
+    PROCESS("sluice_process_virtual_memory_bytes", METRIC_GAUGE, emit_process_virtual,
+            "Virtual memory of the process."),
+    PROCESS("sluice_process_open_fds", METRIC_GAUGE, emit_process_fds, "Open descriptors."),
+    PROCESS("sluice_process_max_fds", METRIC_GAUGE, emit_process_fds_max,
+            "Soft limit of open descriptors."),
+    PROCESS("sluice_process_cpu_seconds_total", METRIC_COUNTER, emit_process_cpu,
+            "Processor time of all threads."),
+
+    DEVICE("sluice_conns_open", METRIC_GAUGE, conns_open, "Open device connections."),
+    DEVICE("sluice_conns_opened_total", METRIC_COUNTER, conns_opened, "Device connections opened."),
+    DEVICE("sluice_conns_refused_total", METRIC_COUNTER, refused, "Device connections refused by a limit."),
+    WORKER("sluice_accept_errors_total", METRIC_COUNTER, accept_errors, UNIT_ONE,
+           "Accepts that failed (descriptors or memory used up)."),
+    EMIT("sluice_closes_total", METRIC_COUNTER, SCOPE_DEVICE, emit_closes,
+         "Device connections ended, by reason."),
+    DEVICE("sluice_conns_moved_out_total", METRIC_COUNTER, moved_out,
+           "Connections handed over to the worker that owns their client id."),
+    DEVICE("sluice_conns_moved_in_total", METRIC_COUNTER, moved_in,
+           "Connections taken over from another worker."),
+    PROCESS("sluice_address_limit_overflows_total", METRIC_COUNTER, emit_address_overflows,
+            "Connections let in without counting because the table of addresses was full."),
+
+    DEVICE("sluice_received_bytes_total", METRIC_COUNTER, bytes_in, "Bytes received from devices."),
+    DEVICE("sluice_sent_bytes_total", METRIC_COUNTER, bytes_out, "Bytes sent to devices."),
+    DEVICE("sluice_frames_received_total", METRIC_COUNTER, packets_in, "Frames received from devices."),
+    DEVICE("sluice_frames_sent_total", METRIC_COUNTER, packets_out, "Frames sent to devices."),
+    DEVICE("sluice_heartbeats_total", METRIC_COUNTER, heartbeats, "Heartbeats answered."),
+    DEVICE("sluice_copied_in_bytes_total", METRIC_COUNTER, copied_in_bytes,
+           "Received bytes that were copied because a frame did not lie whole in its buffer."),
+    DEVICE("sluice_copied_out_bytes_total", METRIC_COUNTER, copied_out_bytes,
+           "Bytes copied into output segments."),
+    DEVICE("sluice_recv_pauses_total", METRIC_COUNTER, recv_pauses,
+           "Times that reading of a connection was paused by back-pressure."),
+    DEVICE_NS("sluice_reply_seconds", METRIC_HISTOGRAM, reply,
+           "From the arrival of bytes to the answer being queued for sending."),
+
+    DEVICE("sluice_published_total", METRIC_COUNTER, published, "Messages published by devices."),
+    DEVICE("sluice_delivered_total", METRIC_COUNTER, delivered, "Messages delivered to devices."),
+    DEVICE("sluice_delivery_dropped_total", METRIC_COUNTER, delivery_dropped,
+           "Messages not delivered because the output budget of a device was exceeded."),
+    EMIT("sluice_broker_subscriptions", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_subscriptions,
+         "Subscriptions of this worker's devices."),
+    EMIT("sluice_broker_remote_filters", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_remote,
+         "Topic filters of other workers that this worker knows."),
+    EMIT("sluice_broker_memory_bytes", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_memory,
+         "Memory of subscriptions and of messages in transit."),
+    EMIT("sluice_broker_memory_budget_bytes", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_memory_max,
+         "Budget of that memory."),
+    EMIT("sluice_broker_in_transit", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_transit,
+         "Messages handed to other workers and not returned yet."),
+
+    WORKER("sluice_loops_total", METRIC_COUNTER, loops, UNIT_ONE, "Turns of the worker's loop."),
+    WORKER("sluice_loop_busy_seconds_total", METRIC_COUNTER, loop_busy_ns, UNIT_NS,
+           "Time spent outside the wait for events."),
+    WORKER("sluice_loop_lag_seconds", METRIC_HISTOGRAM, loop_lag, UNIT_NS,
+           "Time one turn of the loop took: how long a ready connection may have waited."),
+    EMIT("sluice_heartbeat_age_seconds", METRIC_GAUGE, SCOPE_ALL, emit_heartbeat_age,
+         "Time since the worker's last turn; an idle worker may sleep long."),
+    WORKER("sluice_posts_total", METRIC_COUNTER, posts, UNIT_ONE, "Messages posted to other workers."),
+    WORKER("sluice_post_overflows_total", METRIC_COUNTER, post_overflows, UNIT_ONE,
+           "Messages that found the ring to the other worker full and had to wait."),
+    WORKER("sluice_wakes_sent_total", METRIC_COUNTER, wakes_sent, UNIT_ONE, "Sleeping workers woken."),
+    EMIT("sluice_recorder_events_total", METRIC_COUNTER, SCOPE_ALL, emit_recorder,
+         "Events written to the flight recorder."),
+
+    IO("sluice_io_waits_total", METRIC_COUNTER, waits, "Times the engine asked the kernel for events."),
+    IO("sluice_io_syscalls_total", METRIC_COUNTER, syscalls, "System calls entered by the engine."),
+    IO("sluice_io_completions_total", METRIC_COUNTER, completions, "Completions or events handled."),
+    IO("sluice_io_batch_completions", METRIC_HISTOGRAM, batch, "Completions or events handled per wait."),
+    IO("sluice_io_accepts_total", METRIC_COUNTER, accepts, "Connections accepted by the engine."),
+    IO("sluice_io_recvs_total", METRIC_COUNTER, recvs, "Receives completed."),
+    IO("sluice_io_recv_bytes_total", METRIC_COUNTER, recv_bytes, "Bytes received by the engine."),
+    IO("sluice_io_sends_total", METRIC_COUNTER, sends, "Sends started."),
+    IO("sluice_io_sent_bytes_total", METRIC_COUNTER, sent_bytes, "Bytes sent by the engine."),
+    IO("sluice_io_short_sends_total", METRIC_COUNTER, short_sends, "Sends that took less than was offered."),
+    IO("sluice_io_send_waits_total", METRIC_COUNTER, send_waits, "Sends that found the socket full."),
+    IO("sluice_io_enobufs_total", METRIC_COUNTER, enobufs,
+       "Receives that ended because no receive buffer was free (uring)."),
+    IO("sluice_io_rearms_total", METRIC_COUNTER, rearms,
+       "Multishot operations armed again after they ended by themselves (uring)."),
+    IO("sluice_io_cq_overflows_total", METRIC_COUNTER, cq_overflows,
+       "Times the completion queue overflowed (uring)."),
+    IO("sluice_io_sq_full_total", METRIC_COUNTER, sq_full,
+       "Times the submission queue was full and had to be flushed early (uring)."),
+    IO("sluice_io_stale_total", METRIC_COUNTER, stale,
+       "Completions that arrived for a slot in other use; anything but 0 is a defect."),
+    IO("sluice_io_wakes_received_total", METRIC_COUNTER, wakes_received, "Wake-ups by other workers."),
+    IO("sluice_io_recv_bufs", METRIC_GAUGE, bufs_total, "Provided receive buffers (uring)."),
+    IO("sluice_io_recv_bufs_free", METRIC_GAUGE, bufs_free, "Receive buffers free now (uring)."),
+    IO("sluice_io_recv_bufs_free_min", METRIC_GAUGE, bufs_free_low,
+       "Fewest receive buffers free since the start (uring)."),
+
+    EMIT("sluice_slab_used_bytes", METRIC_GAUGE, SCOPE_ALL, emit_slab_used, "Memory in use, by slab."),
+    EMIT("sluice_slab_mapped_bytes", METRIC_GAUGE, SCOPE_ALL, emit_slab_mapped,
+         "Memory mapped for the slab."),
+    EMIT("sluice_slab_budget_bytes", METRIC_GAUGE, SCOPE_ALL, emit_slab_budget,
+         "Most that the slab may map."),
+    EMIT("sluice_slab_refused_total", METRIC_COUNTER, SCOPE_ALL, emit_slab_refused,
+         "Allocations refused for want of budget or memory."),
+
+    PROCESS("sluice_log_lines_total", METRIC_COUNTER, emit_log_lines, "Log lines accepted."),
+    PROCESS("sluice_log_dropped_total", METRIC_COUNTER, emit_log_dropped,
+            "Log lines dropped because the ring was full."),
+    PROCESS("sluice_log_sink_errors_total", METRIC_COUNTER, emit_log_sink_errors,
+            "Writes to a log sink that failed."),
+    PROCESS("sluice_log_ring_bytes", METRIC_GAUGE, emit_log_ring, "Size of the log ring."),
+    PROCESS("sluice_log_ring_used_max_bytes", METRIC_GAUGE, emit_log_ring_used_max,
+            "Most of the log ring in use since the start."),
+
+    PROCESS("sluice_admin_conns_open", METRIC_GAUGE, emit_admin_open,
+            "Open connections of the admin port and the ctl socket."),
+    PROCESS("sluice_admin_conns_opened_total", METRIC_COUNTER, emit_admin_opened,
+            "Connections opened to the admin port and the ctl socket."),
+    PROCESS("sluice_admin_requests_outstanding", METRIC_GAUGE, emit_admin_requests,
+            "Questions to workers that are not answered yet."),
+};
+const u32 metric_family_count = ARRAY_LEN(metric_families);

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// routes.c: the table of routes. A path that ends in '/' takes one more segment, which the handler gets
+// as `rest`; all others match exactly. HEAD goes wherever GET goes: the answer's body is left out.
+//
+// Invariant: a handler is only called with a method that its row allows and after the guard agreed.
+#include "ops/routes.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+#define READ (HTTP_METHOD_GET | HTTP_METHOD_HEAD)
+
+typedef struct route {
+    const char *path;
+    u32 methods;
+    bool harmless; // tells nothing about clients; may be asked under any host name
+    void (*handle)(http_exchange *x, const char *rest);
+} route;
+
+static const route routes[] = {
+    {"/metrics", READ, true, metrics_handle},
+    {"/healthz", READ, true, healthz_handle},
+    {"/readyz", READ, true, readyz_handle},
+    {"/api/status", READ, false, status_handle},
+    {"/api/conns", READ, false, conns_handle},
+    {"/api/conns/", READ | HTTP_METHOD_DELETE, false, conn_handle},
+    {"/api/trace", READ, false, trace_handle},
+    {"/api/log", READ, false, log_handle},
+    {"/api/reload", HTTP_METHOD_POST, false, reload_handle},
+    {"/api/publish", HTTP_METHOD_POST, false, publish_handle},
+    {"/api/config", READ, false, config_handle},
+};
+
+// Returns what follows the route's path, NULL when the path is not the route's.
+static const char *route_match(const route *r, const char *path) {
+    size_t len = strlen(r->path);
+    if (r->path[len - 1] != '/') return strcmp(path, r->path) == 0 ? path + len : NULL;
+    if (strncmp(path, r->path, len) != 0 || path[len] == '\0' || strchr(path + len, '/') != NULL) {
+        return NULL;
+    }
+    return path + len;
+}
+
+// "127.0.0.1:9600" -> "127.0.0.1".
+static void bind_host_of(const http_exchange *x, char *out, size_t size) {
+    const config *conf = __atomic_load_n(&x->worker->gw->conf, __ATOMIC_ACQUIRE);
+    const char *bind = conf->admin_bind.text;
+    const char *colon = strrchr(bind, ':');
+    size_t len = colon == NULL ? strlen(bind) : (size_t)(colon - bind);
+    len = MIN(len, size - 1);
+    memcpy(out, bind, len);
+    out[len] = '\0';
+}
+
+void routes_dispatch(http_exchange *x) {
+    const http_request *r = http_req(x);
+    for (u32 i = 0; i < ARRAY_LEN(routes); i++) {
+        const char *rest = route_match(&routes[i], r->path);
+        if (rest == NULL) continue;
+        if ((routes[i].methods & (u32)r->method) == 0) {
+            http_answer_not_allowed(x, routes[i].methods);
+            return;
+        }
+        char bind_host[LIMIT_HTTP_HOST_BYTES + 1];
+        bind_host_of(x, bind_host, sizeof(bind_host));
+        const char *refusal =
+            guard_refusal(r, x->c->peer_family == AF_UNIX, routes[i].harmless, bind_host);
+        if (refusal != NULL) http_answer_error(x, 403, "%s", refusal);
+        else routes[i].handle(x, rest);
+        return;
+    }
+    http_answer_error(x, 404, "no such resource");
+}
