@@ -35,7 +35,8 @@ static inline bool timer_is_armed(const timer_node *node) {
 }
 // Fires what is due. Callbacks may arm and cancel any timer. Returns how many fired.
 u32 timer_run(timer_wheel *wheel, u64 now_ns);
-// When timer_run should be called next: at or before the earliest due time, UINT64_MAX when none.
+// When timer_run should be called next: at or before the earliest due time, 0 when a timer was
+// already due when it was armed, UINT64_MAX when there is none.
 u64 timer_next_ns(const timer_wheel *wheel);
 
 #endif
