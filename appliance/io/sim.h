@@ -127,6 +127,8 @@ int sim_stream(sim *s);
 int sim_fd_close(sim *s, int fd);
 // Open descriptors of the program under test, listeners included (peers' ends excluded).
 u32 sim_fds_open(const sim *s);
+// Changes how many there may be (config.fds_max); those open stay.
+void sim_fds_limit(sim *s, u32 max);
 // For the wrappers of system calls in a test program: the current world, NULL when none.
 sim *sim_world(void);
 

@@ -58,8 +58,8 @@ sim *sim_create(const sim_config *config) {
     s->digest = 0xcbf29ce484222325ull;
     s->fds_max = config->fds_max != 0 ? config->fds_max : SIM_FDS_MAX;
     ASSERT(s->fds_max <= SIM_FDS_MAX);
-    s->fds = calloc(s->fds_max, sizeof(sim_socket *));
-    if (s->fds == NULL) base_out_of_memory("simulated descriptors", s->fds_max * sizeof(sim_socket *));
+    s->fds = calloc(SIM_FDS_MAX, sizeof(sim_socket *));
+    if (s->fds == NULL) base_out_of_memory("simulated descriptors", SIM_FDS_MAX * sizeof(void *));
     world = s;
     return s;
 }
@@ -164,14 +164,15 @@ u64 sim_step(sim *s, u64 ns_max) {
 // --- descriptors ---
 
 int sim_fd_assign(sim *s, sim_socket *socket) {
-    for (u32 i = 0; i < s->fds_max; i++) {
+    if (s->fds_used >= s->fds_max) return -EMFILE;
+    for (u32 i = 0; i < SIM_FDS_MAX; i++) {
         if (s->fds[i] != NULL) continue;
         s->fds[i] = socket;
         s->fds_used++;
         socket->fd = SIM_FD_BASE + (int)i;
         return socket->fd;
     }
-    return -EMFILE;
+    return -ENFILE;
 }
 
 void sim_fd_release(sim *s, sim_socket *socket) {
@@ -183,7 +184,7 @@ void sim_fd_release(sim *s, sim_socket *socket) {
 }
 
 sim_socket *sim_fd_find(sim *s, int fd) {
-    if (fd < SIM_FD_BASE || (u32)(fd - SIM_FD_BASE) >= s->fds_max) return NULL;
+    if (fd < SIM_FD_BASE || (u32)(fd - SIM_FD_BASE) >= SIM_FDS_MAX) return NULL;
     return s->fds[fd - SIM_FD_BASE];
 }
 
@@ -198,4 +199,9 @@ int sim_fd_close(sim *s, int fd) {
 
 u32 sim_fds_open(const sim *s) {
     return s->fds_used;
+}
+
+void sim_fds_limit(sim *s, u32 max) {
+    ASSERT(max <= SIM_FDS_MAX);
+    s->fds_max = max;
 }
