@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// frame_publish.c: publish mode: a framed device as a client of the broker. Its first frame says who it
+// is, later frames are published on its up topic, and what is published on its down topic is sent to it.
+//
+// A device's session is made on the worker that owns its id, and only there: on any other worker the
+// connection moves first, and the same hello is read again by the owner. The session then lives until
+// its connection ends or another connection with the same id takes over.
+//
+// Everything that can happen is in one table, state by event. HELLO is a connection without a session; in
+// WAITING the subscription is not yet in force on all workers, so the hello is not acknowledged and frames
+// wait; ENDED has lost its id and waits for its connection to close.
+#include <errno.h>
+#include <string.h>
+
+#include "broker/clients.h"
+#include "broker/topic.h"
+#include "net/listener.h"
+#include "proto/frame.h"
+#include "worker.h"
+
+typedef enum session_state { STATE_HELLO, STATE_WAITING, STATE_OPEN, STATE_ENDED, STATES } session_state;
+typedef enum session_event {
+    EVENT_FRAME,
+    EVENT_HEARTBEAT,
+    EVENT_IN_FORCE,   // subscription known to all workers
+    EVENT_REFUSED,    // a worker had no memory for it
+    EVENT_TAKEN_OVER, // another connection has the id
+    EVENTS
+} session_event;
+
+typedef struct frame_session {
+    client client; // its id points into text
+    conn *conn;
+    broker *broker;
+    u64 frames_taken; // number of the last frame
+    u32 up_len, down_len;
+    u8 state;         // session_state; set by session_handle only
+    char text[];      // id, up topic, down filter
+} frame_session;
+
+// What an action returns besides 0, a close_reason and PROTO_BLOCKED.
+enum {
+    ACTION_MOVED = -2,    // the connection belongs to another worker now: touch nothing
+    ACTION_IN_FORCE = -3, // done, and EVENT_IN_FORCE follows at once
+};
+
+static int session_handle(conn *c, session_event event, u8 *data, u32 len);
+
+// --- session ---
+
+static const char *session_up_topic(const frame_session *s) {
+    return s->text + s->client.id_len;
+}
+
+static const char *session_down_filter(const frame_session *s) {
+    return session_up_topic(s) + s->up_len;
+}
+
+static size_t session_bytes(const frame_session *s) {
+    return sizeof(*s) + s->client.id_len + s->up_len + s->down_len;
+}
+
+// Copies the template with each %i replaced by the id. out NULL: only counts. Returns the length.
+static u32 template_expand(const char *template, const frame_hello *hello, char *out) {
+    u32 len = 0;
+    for (const char *at = template; *at != 0;) {
+        bool is_id = at[0] == '%' && at[1] == 'i';
+        u32 bytes = is_id ? hello->id_len : 1;
+        if (out != NULL) memcpy(out + len, is_id ? hello->id : at, bytes);
+        len += bytes;
+        at += is_id ? 2 : 1;
+    }
+    return len;
+}
+
+// Gives up what others can find the session by. May be called again.
+static void session_detach(frame_session *s) {
+    client_release(s->broker, &s->client);
+    broker_unsubscribe(s->broker, session_down_filter(s), s->down_len, s);
+}
+
+static void session_taken_over(client *other) {
+    frame_session *s = CONTAINER_OF(other, frame_session, client);
+    (void)session_handle(s->conn, EVENT_TAKEN_OVER, NULL, 0);
+    conn_close(s->conn, CLOSE_TAKEN_OVER);
+}
+
+// Returns 0, or why not: CLOSE_NO_MEMORY; CLOSE_BAD_HELLO when the id makes no valid topics.
+static int session_create(conn *c, const frame_hello *hello, frame_session **out) {
+    const listener_config *conf = listener_settings(c->origin);
+    broker *b = c->owner->broker;
+    u32 up_len = template_expand(conf->up_topic, hello, NULL);
+    u32 down_len = template_expand(conf->down_topic, hello, NULL);
+    frame_session *s = pool_alloc(broker_pool(b), sizeof(*s) + hello->id_len + up_len + down_len);
+    if (s == NULL) return CLOSE_NO_MEMORY;
+    *s = (frame_session){.conn = c, .broker = b, .up_len = up_len, .down_len = down_len};
+    s->client = (client){.id = s->text, .id_len = hello->id_len, .taken_over = session_taken_over};
+    memcpy(s->text, hello->id, hello->id_len);
+    template_expand(conf->up_topic, hello, s->text + hello->id_len);
+    template_expand(conf->down_topic, hello, s->text + hello->id_len + up_len);
+    if (!topic_name_is_valid(session_up_topic(s), up_len) ||
+        !topic_filter_is_valid(session_down_filter(s), down_len)) {
+        pool_free(broker_pool(b), s, session_bytes(s));
+        return CLOSE_BAD_HELLO;
+    }
+    *out = s;
+    return 0;
+}
+
+static void session_free(frame_session *s) {
+    session_detach(s);
+    pool_free(broker_pool(s->broker), s, session_bytes(s));
+}
+
+// --- from the broker ---
+
+// Queues a message as a frame. Refused (and counted by the broker) when the device does not keep up, when
+// the frame would be over its max_frame, or when it would be empty: that is a heartbeat.
+static bool session_deliver(void *subscriber, const char *topic, u32 topic_len, const u8 *payload,
+                            u32 payload_len) {
+    (void)topic, (void)topic_len;
+    conn *c = ((frame_session *)subscriber)->conn;
+    if (payload_len == 0 || payload_len > listener_settings(c->origin)->max_frame) return false;
+    if (conn_send_room(c) < FRAME_HEADER_BYTES + payload_len) return false;
+    u8 head[FRAME_HEADER_BYTES];
+    frame_length_write(head, payload_len);
+    if (conn_send(c, head, sizeof(head)) != 0) return false;
+    int reason = conn_send(c, payload, payload_len);
+    if (reason == 0) return true;
+    conn_close(c, (close_reason)reason); // a header without its payload can not be taken back
+    return false;
+}
+
+static void session_subscribed(void *subscriber, int result) {
+    conn *c = ((frame_session *)subscriber)->conn;
+    int reason = session_handle(c, result == 0 ? EVENT_IN_FORCE : EVENT_REFUSED, NULL, 0);
+    if (reason > 0) {
+        conn_close(c, (close_reason)reason);
+    } else if (c->flags & CONN_BLOCKED) {
+        conn_unblock(c);
+    }
+}
+
+// --- actions ---
+
+// Compares in time that depends on the configured token's buffer only, not on its content.
+static bool token_is_right(const listener_config *conf, const frame_hello *hello) {
+    _Static_assert(sizeof(((listener_config *)0)->token) <= sizeof(((frame_hello *)0)->token), "compared whole");
+    if (conf->token[0] == 0) return conf->anonymous;
+    u8 difference = 0;
+    bool ended = false;
+    for (size_t i = 0; i < sizeof(conf->token); i++) {
+        u8 wanted = ended ? 0 : (u8)conf->token[i];
+        ended = ended || wanted == 0;
+        difference |= (u8)(wanted ^ (u8)hello->token[i]);
+    }
+    return difference == 0 && hello->token_len < sizeof(conf->token);
+}
+
+static int act_hello(conn *c, u8 *data, u32 len) {
+    frame_hello hello;
+    if (frame_hello_parse(data + FRAME_HEADER_BYTES, len - FRAME_HEADER_BYTES, &hello) < 0) {
+        return CLOSE_BAD_HELLO;
+    }
+    if (!token_is_right(listener_settings(c->origin), &hello)) return CLOSE_AUTH_FAILED;
+    u32 owner = worker_of_client(c->owner->gw, hello.id, hello.id_len);
+    if (owner != c->owner->index) {
+        conn_move(c, owner);
+        return ACTION_MOVED;
+    }
+    frame_session *s = NULL;
+    int result = session_create(c, &hello, &s);
+    if (result != 0) return result;
+    // Before the earlier holder of the id unsubscribes: what the other workers know stays as it is.
+    result = broker_subscribe(s->broker, session_down_filter(s), s->down_len, s, session_deliver,
+                              session_subscribed);
+    if (result < 0) {
+        session_free(s);
+        return CLOSE_NO_MEMORY;
+    }
+    client_claim(s->broker, &s->client);
+    c->proto_state = s;
+    return result == BROKER_PENDING ? 0 : ACTION_IN_FORCE;
+}
+
+static int act_heartbeat(conn *c, u8 *data, u32 len) {
+    (void)len;
+    return frame_answer_heartbeat(c, data);
+}
+
+static int act_block(conn *c, u8 *data, u32 len) {
+    (void)c, (void)data, (void)len;
+    return PROTO_BLOCKED;
+}
+
+static int act_open(conn *c, u8 *data, u32 len) {
+    (void)data, (void)len;
+    return frame_send_ack(c, 0);
+}
+
+static int act_publish(conn *c, u8 *data, u32 len) {
+    frame_session *s = c->proto_state;
+    int result = broker_publish(s->broker, session_up_topic(s), s->up_len, data + FRAME_HEADER_BYTES,
+                                len - FRAME_HEADER_BYTES);
+    if (result == -EAGAIN) return PROTO_BLOCKED;
+    if (result == -ENOMEM) return CLOSE_NO_MEMORY;
+    ASSERT(result == 0);                           // the topic was checked with the hello
+    if (c->proto_state == NULL) return c->reason; // delivery to itself ended the connection
+    return frame_send_ack(c, ++s->frames_taken);
+}
+
+static int act_refuse(conn *c, u8 *data, u32 len) {
+    (void)c, (void)data, (void)len;
+    return CLOSE_NO_MEMORY;
+}
+
+static int act_detach(conn *c, u8 *data, u32 len) {
+    (void)data, (void)len;
+    session_detach(c->proto_state);
+    return 0;
+}
+
+static int act_ignore(conn *c, u8 *data, u32 len) {
+    (void)c, (void)data, (void)len;
+    return 0;
+}
+
+// --- the table ---
+
+typedef struct transition {
+    int (*action)(conn *c, u8 *data, u32 len); // NULL: can not happen
+    session_state next;                        // when the action is done
+} transition;
+
+static const transition transitions[STATES][EVENTS] = {
+    [STATE_HELLO] = {
+        [EVENT_FRAME]      = {act_hello,     STATE_WAITING},
+        [EVENT_HEARTBEAT]  = {act_heartbeat, STATE_HELLO},
+    },
+    [STATE_WAITING] = {
+        [EVENT_FRAME]      = {act_block,     STATE_WAITING},
+        [EVENT_HEARTBEAT]  = {act_heartbeat, STATE_WAITING},
+        [EVENT_IN_FORCE]   = {act_open,      STATE_OPEN},
+        [EVENT_REFUSED]    = {act_refuse,    STATE_WAITING},
+        [EVENT_TAKEN_OVER] = {act_detach,    STATE_ENDED},
+    },
+    [STATE_OPEN] = {
+        [EVENT_FRAME]      = {act_publish,   STATE_OPEN},
+        [EVENT_HEARTBEAT]  = {act_heartbeat, STATE_OPEN},
+        [EVENT_TAKEN_OVER] = {act_detach,    STATE_ENDED},
+    },
+    [STATE_ENDED] = {
+        [EVENT_FRAME]      = {act_ignore,    STATE_ENDED},
+        [EVENT_HEARTBEAT]  = {act_ignore,    STATE_ENDED},
+    },
+};
+
+static int session_handle(conn *c, session_event event, u8 *data, u32 len) {
+    const frame_session *s = c->proto_state;
+    const transition *t = &transitions[s == NULL ? STATE_HELLO : s->state][event];
+    ASSERT(t->action != NULL);
+    int result = t->action(c, data, len);
+    if (result == ACTION_MOVED) return 0;
+    if (result != 0 && result != ACTION_IN_FORCE) return result;
+    if (c->proto_state != NULL) ((frame_session *)c->proto_state)->state = (u8)t->next;
+    return result == ACTION_IN_FORCE ? session_handle(c, EVENT_IN_FORCE, NULL, 0) : 0;
+}
+
+// --- from the connection ---
+
+// Until it has said who it is a peer gets no more memory than a hello needs.
+static int publish_packet_size(conn *c, const u8 *head, u32 len, u32 *packet_bytes) {
+    int result = frame_packet_size(c, head, len, packet_bytes);
+    if (result != 0 || c->proto_state != NULL) return result;
+    return *packet_bytes > FRAME_HEADER_BYTES + LIMIT_HELLO_BYTES ? CLOSE_BAD_HELLO : 0;
+}
+
+static int publish_packet(conn *c, u8 *data, u32 len) {
+    return session_handle(c, len == FRAME_HEADER_BYTES ? EVENT_HEARTBEAT : EVENT_FRAME, data, len);
+}
+
+static void publish_closed(conn *c) {
+    if (c->proto_state == NULL) return;
+    session_free(c->proto_state);
+    c->proto_state = NULL;
+}
+
+const proto proto_frame_publish = {
+    .name = "frame-publish",
+    .packet_size = publish_packet_size,
+    .packet = publish_packet,
+    .owner_by_id = true,
+    .closed = publish_closed,
+};
