@@ -120,7 +120,7 @@ static void net_pump(void) {
 }
 
 // Lets time pass on all workers, so that retries run.
-static void net_advance_ms(u64 ms) {
+static UNUSED void net_advance_ms(u64 ms) {
     for (u32 i = 0; i < net.gw.worker_count; i++) {
         worker *w = &net.workers[i];
         w->now_ns += ms * NS_PER_MS;
