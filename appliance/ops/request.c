@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "broker/broker.h"
 #include "net/listener.h"
@@ -178,13 +177,8 @@ static void walk(worker *w, ops_request *r) {
 }
 
 static void status_take(const worker *w, ops_worker_status *s) {
-    struct timespec ts;
-    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts) == 0) {
-        s->cpu_ns = (u64)ts.tv_sec * NS_PER_S + (u64)ts.tv_nsec;
-    }
     s->cpu = w->cpu;
     s->conns_max = w->conns_max;
-    s->memory_used_bytes = w->memory_used_bytes;
     s->memory_budget_bytes = w->memory_budget_bytes;
     s->listener_count = 0;
     for (u32 i = 0; i < w->listener_count; i++) {

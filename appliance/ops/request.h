@@ -31,10 +31,9 @@ typedef struct ops_listener_status {
 } ops_listener_status;
 
 typedef struct ops_worker_status {
-    u64 cpu_ns;             // processor time of its thread
     int cpu;                // pinned to, -1 = not
     u32 conns_max;
-    u64 memory_used_bytes, memory_budget_bytes;
+    u64 memory_budget_bytes;
     u32 listener_count;
     ops_listener_status listeners[LIMIT_LISTENERS_MAX];
 } ops_worker_status;

@@ -43,8 +43,7 @@ static const char *route_match(const route *r, const char *path) {
 
 // "127.0.0.1:9600" -> "127.0.0.1".
 static void bind_host_of(const http_exchange *x, char *out, size_t size) {
-    const config *conf = __atomic_load_n(&x->worker->gw->conf, __ATOMIC_ACQUIRE);
-    const char *bind = conf->admin_bind.text;
+    const char *bind = x->worker->conf->admin_bind.text;
     const char *colon = strrchr(bind, ':');
     size_t len = colon == NULL ? strlen(bind) : (size_t)(colon - bind);
     len = MIN(len, size - 1);

@@ -50,9 +50,7 @@ static void put_worker_answer(json *j, yyjson_mut_val *o, const ops_worker_statu
     if (a == NULL) return;
     if (a->cpu >= 0) json_int(j, o, "cpu", a->cpu);
     else json_null(j, o, "cpu");
-    json_seconds(j, o, "cpu_seconds", a->cpu_ns);
     json_u64(j, o, "conns_max", a->conns_max);
-    json_u64(j, o, "memory_used_bytes", a->memory_used_bytes);
     json_u64(j, o, "memory_budget_bytes", a->memory_budget_bytes);
 }
 
@@ -64,6 +62,8 @@ static void put_worker(json *j, yyjson_mut_val *list, const worker *w, const ops
     json_str(j, o, "role", w->is_ops ? "operations" : "device");
     json_str(j, o, "engine", io_kind_name(io_engine_kind(w->engine)));
     put_worker_answer(j, o, a);
+    json_seconds(j, o, "cpu_seconds", counter_get(&m->cpu_ns));
+    json_u64(j, o, "memory_used_bytes", counter_get(&m->memory_used));
     json_u64(j, o, "conns_open", counter_get(&m->conns_open));
     json_u64(j, o, "conns_opened", counter_get(&m->conns_opened));
     json_u64(j, o, "received_bytes", counter_get(&m->bytes_in));
@@ -124,8 +124,7 @@ static void put_log(json *j) {
     json_u64(j, o, "ring_used_max_bytes", l.ring_used_max);
 }
 
-static void put_gateway(json *j, const gateway *gw) {
-    const config *conf = __atomic_load_n(&gw->conf, __ATOMIC_ACQUIRE);
+static void put_gateway(json *j, const gateway *gw, const config *conf) {
     char started[TEXT_TIME_BYTES];
     u64 conns = 0;
     for (u32 i = 0; i < gw->worker_count; i++) conns += counter_get(&gw->workers[i].metrics.conns_open);
@@ -147,7 +146,7 @@ static void answer(http_exchange *x) {
     const gateway *gw = x->worker->gw;
     json j;
     json_begin(&j);
-    put_gateway(&j, gw);
+    put_gateway(&j, gw, x->worker->conf);
     yyjson_mut_val *workers = json_arr(&j, j.root, "workers");
     for (u32 i = 0; i <= gw->worker_count; i++) {
         put_worker(&j, workers, &gw->workers[i], s->answers[i], &s->scratch);
