@@ -78,6 +78,10 @@ static void reload_look(http_exchange *x) {
 void reload_handle(http_exchange *x, const char *rest) {
     (void)rest;
     gateway *gw = x->worker->gw;
+    if (__atomic_load_n(&gw->draining, __ATOMIC_ACQUIRE) != 0) {
+        http_answer_error(x, 503, "the gateway is stopping");
+        return;
+    }
     reload_state *s = malloc(sizeof(*s));
     if (s == NULL) {
         http_answer_error(x, 503, "no memory");

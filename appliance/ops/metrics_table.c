@@ -86,6 +86,19 @@ static void emit_address_overflows(text *out, const metric_family *f, const gate
     metric_sample(out, f, NULL, "", address_limit_overflows());
 }
 
+static void emit_listener_conns(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)w;
+    u32 count = __atomic_load_n(&gw->listener_count, __ATOMIC_ACQUIRE);
+    for (u32 i = 0; i < count; i++) {
+        const listener_shared *l = __atomic_load_n(&gw->listeners[i], __ATOMIC_ACQUIRE);
+        text labels = text_make(256);
+        metric_label(&labels, "listener", l->name);
+        if (labels.failed) out->failed = true;
+        else metric_sample(out, f, NULL, labels.data, __atomic_load_n(&l->conns, __ATOMIC_RELAXED));
+        text_free(&labels);
+    }
+}
+
 // The operations worker's own connections.
 static void emit_admin_open(text *out, const metric_family *f, const gateway *gw, const worker *w) {
     (void)w;
@@ -188,6 +201,7 @@ const metric_family metric_families[] = {
             "Processor time of all threads."),
 
     DEVICE("sluice_conns_open", METRIC_GAUGE, conns_open, "Open device connections."),
+    PROCESS("sluice_listener_conns_open", METRIC_GAUGE, emit_listener_conns, "Open connections by listener."),
     DEVICE("sluice_conns_opened_total", METRIC_COUNTER, conns_opened, "Device connections opened."),
     DEVICE("sluice_conns_refused_total", METRIC_COUNTER, refused, "Device connections refused by a limit."),
     WORKER("sluice_accept_errors_total", METRIC_COUNTER, accept_errors, UNIT_ONE,

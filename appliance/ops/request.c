@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "broker/broker.h"
-#include "net/listener.h"
 
 enum { STATE_IDLE, STATE_SENT, STATE_ANSWERED, STATE_UNPOSTED };
 
@@ -37,7 +36,6 @@ static u32 views_max(ops_kind kind) {
     case OPS_CONN: return 1;
     case OPS_PING:
     case OPS_KICK:
-    case OPS_STATUS:
     case OPS_PUBLISH: break;
     }
     return 0;
@@ -48,13 +46,6 @@ ops_request *ops_request_new(ops_kind kind, http_exchange *waiter, ops_done done
     ops_request *r = malloc(bytes);
     if (r == NULL) return NULL;
     memset(r, 0, sizeof(*r));
-    if (kind == OPS_STATUS) {
-        r->status = calloc(1, sizeof(*r->status));
-        if (r->status == NULL) {
-            free(r);
-            return NULL;
-        }
-    }
     r->kind = kind;
     r->waiter = waiter;
     r->done = done;
@@ -65,7 +56,6 @@ ops_request *ops_request_new(ops_kind kind, http_exchange *waiter, ops_done done
 void ops_request_free(ops_request *r) {
     if (r == NULL) return;
     ASSERT(r->prev == NULL);
-    free(r->status);
     free(r->topic);
     free(r->payload);
     free(r);
@@ -176,21 +166,6 @@ static void walk(worker *w, ops_request *r) {
     r->more = i < w->conns_touched;
 }
 
-static void status_take(const worker *w, ops_worker_status *s) {
-    s->cpu = w->cpu;
-    s->conns_max = w->conns_max;
-    s->memory_budget_bytes = w->memory_budget_bytes;
-    s->listener_count = 0;
-    for (u32 i = 0; i < w->listener_count; i++) {
-        const listener *l = w->listeners[i];
-        ops_listener_status *out = &s->listeners[s->listener_count++];
-        memcpy(out->name, l->shared->name, sizeof(out->name));
-        memcpy(out->bind, l->shared->bound.text, sizeof(out->bind));
-        out->protocol = (u8)l->conf.protocol;
-        out->conns = __atomic_load_n(&l->shared->conns, __ATOMIC_RELAXED);
-    }
-}
-
 void ops_request_run(worker *w, ops_request *r) {
     conn *c;
     switch (r->kind) {
@@ -208,9 +183,6 @@ void ops_request_run(worker *w, ops_request *r) {
         c = find(w, r);
         r->found = c != NULL;
         if (c != NULL) conn_close(c, CLOSE_KICKED);
-        break;
-    case OPS_STATUS:
-        status_take(w, r->status);
         break;
     case OPS_PUBLISH:
         r->result = broker_publish(w->broker, r->topic, (u32)strlen(r->topic), r->payload, r->payload_len);

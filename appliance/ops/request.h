@@ -19,24 +19,8 @@ typedef enum ops_kind {
     OPS_CONNS, // views of the connections that match the filter, from cursor on
     OPS_CONN,  // the view of connection `id`
     OPS_KICK,  // ends connection `id`, reason kicked
-    OPS_STATUS, // what only the worker knows of itself
     OPS_PUBLISH, // publishes topic and payload there
 } ops_kind;
-
-typedef struct ops_listener_status {
-    char name[LIMIT_NAME_BYTES];
-    char bind[sizeof(((bind_address *)NULL)->text)]; // real address: port 0 resolved
-    u8 protocol;            // listener_protocol
-    u32 conns;              // open connections, all workers
-} ops_listener_status;
-
-typedef struct ops_worker_status {
-    int cpu;                // pinned to, -1 = not
-    u32 conns_max;
-    u64 memory_budget_bytes;
-    u32 listener_count;
-    ops_listener_status listeners[LIMIT_LISTENERS_MAX];
-} ops_worker_status;
 
 typedef struct ops_request ops_request;
 // The worker has answered; runs on the operations worker inside http_enter(x). It may send the request
@@ -59,7 +43,6 @@ struct ops_request {
     bool more;              // the table goes on
     bool found;
     int result;             // OPS_PUBLISH: as broker_publish
-    ops_worker_status *status; // OPS_STATUS; the request's
     u32 view_count;
     // request.c's own.
     u32 state;              // atomic, see request.c

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// status.c: /api/status: one page about the whole gateway. Counters and histograms are read directly; what only a
-// worker knows of itself is asked for, from all at once. A worker that does not answer in time appears with
-// answered = false and the numbers that could be read, because that is when one looks at this page.
+// status.c: /api/status: one page about the whole gateway. Everything on it is a counter, a histogram or fixed since
+// the start, so it is made without asking the workers: it also answers when one of them is stalled, which is
+// when one looks at it.
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,31 +9,8 @@
 #include "net/listener.h"
 #include "ops/json.h"
 #include "ops/process.h"
-#include "ops/request.h"
 #include "ops/routes.h"
 #include "version.h"
-
-#define STATUS_REPLY_MS 1000u
-
-typedef struct status_state {
-    ops_request *requests[LIMIT_WORKERS_MAX + 1]; // outstanding
-    ops_worker_status *answers[LIMIT_WORKERS_MAX + 1];
-    u32 pending;
-    hist scratch;
-} status_state;
-
-static void state_free(void *state) {
-    status_state *s = state;
-    for (u32 i = 0; i <= LIMIT_WORKERS_MAX; i++) {
-        if (s->requests[i] != NULL) ops_request_abandon(s->requests[i]);
-        free(s->answers[i]);
-    }
-    free(s);
-}
-
-static const char *protocol_name(u8 protocol) {
-    return protocol == PROTOCOL_HTTP ? "http" : "frame";
-}
 
 static void put_slab(json *j, yyjson_mut_val *list, const slab *slab_ptr) {
     slab_usage u = slab_usage_get(slab_ptr);
@@ -45,23 +22,18 @@ static void put_slab(json *j, yyjson_mut_val *list, const slab *slab_ptr) {
     json_u64(j, o, "refused", u.refused);
 }
 
-static void put_worker_answer(json *j, yyjson_mut_val *o, const ops_worker_status *a) {
-    json_bool(j, o, "answered", a != NULL);
-    if (a == NULL) return;
-    if (a->cpu >= 0) json_int(j, o, "cpu", a->cpu);
-    else json_null(j, o, "cpu");
-    json_u64(j, o, "conns_max", a->conns_max);
-    json_u64(j, o, "memory_budget_bytes", a->memory_budget_bytes);
-}
-
-static void put_worker(json *j, yyjson_mut_val *list, const worker *w, const ops_worker_status *a, hist *scratch) {
+static void put_worker(json *j, yyjson_mut_val *list, const worker *w, hist *scratch) {
     const worker_metrics *m = &w->metrics;
     yyjson_mut_val *o = json_arr_obj(j, list);
     u64 now = clock_mono_ns(), last = counter_get(&m->heartbeat_ns);
     json_u64(j, o, "worker", w->index);
     json_str(j, o, "role", w->is_ops ? "operations" : "device");
     json_str(j, o, "engine", io_kind_name(io_engine_kind(w->engine)));
-    put_worker_answer(j, o, a);
+    int cpu = __atomic_load_n(&w->cpu, __ATOMIC_RELAXED);
+    if (cpu >= 0) json_int(j, o, "cpu", cpu);
+    else json_null(j, o, "cpu");
+    json_u64(j, o, "conns_max", w->conns_max);
+    json_u64(j, o, "memory_budget_bytes", w->memory_budget_bytes);
     json_seconds(j, o, "cpu_seconds", counter_get(&m->cpu_ns));
     json_u64(j, o, "memory_used_bytes", counter_get(&m->memory_used));
     json_u64(j, o, "conns_open", counter_get(&m->conns_open));
@@ -85,21 +57,23 @@ static void put_worker(json *j, yyjson_mut_val *list, const worker *w, const ops
     for (u32 i = 0; i < ARRAY_LEN(w->segment_slabs); i++) put_slab(j, slabs, w->segment_slabs[i]);
 }
 
-// The device listeners are the same on every worker: the first answer tells. The operations worker has its own.
-static void put_listeners(json *j, const status_state *s, const gateway *gw) {
+static bool is_device_listener(const config *conf, const char *name) {
+    for (u32 i = 0; i < conf->listener_count; i++) {
+        if (strcmp(conf->listeners[i].name, name) == 0) return true;
+    }
+    return false;
+}
+
+static void put_listeners(json *j, const gateway *gw, const config *conf) {
     yyjson_mut_val *list = json_arr(j, j->root, "listeners");
-    const ops_worker_status *device = NULL;
-    for (u32 i = 0; i < gw->worker_count && device == NULL; i++) device = s->answers[i];
-    const ops_worker_status *answers[2] = {device, s->answers[gw->worker_count]};
-    for (u32 k = 0; k < 2; k++) {
-        for (u32 i = 0; answers[k] != NULL && i < answers[k]->listener_count; i++) {
-            const ops_listener_status *l = &answers[k]->listeners[i];
-            yyjson_mut_val *o = json_arr_obj(j, list);
-            json_str(j, o, "name", l->name);
-            json_str(j, o, "protocol", protocol_name(l->protocol));
-            json_str(j, o, "bind", l->bind);
-            json_u64(j, o, "conns", l->conns);
-        }
+    u32 count = __atomic_load_n(&gw->listener_count, __ATOMIC_ACQUIRE);
+    for (u32 i = 0; i < count; i++) {
+        const listener_shared *l = __atomic_load_n(&gw->listeners[i], __ATOMIC_ACQUIRE);
+        yyjson_mut_val *o = json_arr_obj(j, list);
+        json_str(j, o, "name", l->name);
+        json_str(j, o, "protocol", is_device_listener(conf, l->name) ? "frame" : "http");
+        json_str(j, o, "bind", l->bound.text);
+        json_u64(j, o, "conns", __atomic_load_n(&l->conns, __ATOMIC_RELAXED));
     }
 }
 
@@ -141,49 +115,23 @@ static void put_gateway(json *j, const gateway *gw, const config *conf) {
     json_u64(j, j->root, "conns_open", conns);
 }
 
-static void answer(http_exchange *x) {
-    status_state *s = x->state;
-    const gateway *gw = x->worker->gw;
-    json j;
-    json_begin(&j);
-    put_gateway(&j, gw, x->worker->conf);
-    yyjson_mut_val *workers = json_arr(&j, j.root, "workers");
-    for (u32 i = 0; i <= gw->worker_count; i++) {
-        put_worker(&j, workers, &gw->workers[i], s->answers[i], &s->scratch);
-    }
-    put_listeners(&j, s, gw);
-    put_process(&j);
-    put_log(&j);
-    json_answer(&j, x, 200);
-}
-
-static void arrived(ops_request *r, http_exchange *x) {
-    status_state *s = x->state;
-    s->requests[r->target] = NULL;
-    s->answers[r->target] = r->status;
-    r->status = NULL;
-    if (--s->pending == 0) answer(x);
-}
-
 void status_handle(http_exchange *x, const char *rest) {
     (void)rest;
-    u32 count = x->worker->gw->worker_count + 1;
-    status_state *s = calloc(1, sizeof(*s));
-    if (s == NULL) {
+    const gateway *gw = x->worker->gw;
+    const config *conf = x->worker->conf;
+    hist *scratch = malloc(sizeof(*scratch));
+    if (scratch == NULL) {
         http_answer_error(x, 503, "no memory");
         return;
     }
-    http_set_state(x, s, state_free);
-    http_wait(x, STATUS_REPLY_MS, answer);
-    s->pending = count;
-    // The own worker last: its answer comes at once and may be the one that completes the page.
-    for (u32 i = 0; i < count; i++) {
-        ops_request *r = ops_request_new(OPS_STATUS, x, arrived);
-        bool own = i == x->worker->index;
-        if (r != NULL) r->target = i;
-        if (r != NULL && !own) s->requests[i] = r;
-        if (r != NULL && ops_request_send(x->worker, r) == 0) continue;
-        s->requests[i] = NULL;
-        if (--s->pending == 0) answer(x);
-    }
+    json j;
+    json_begin(&j);
+    put_gateway(&j, gw, conf);
+    yyjson_mut_val *workers = json_arr(&j, j.root, "workers");
+    for (u32 i = 0; i <= gw->worker_count; i++) put_worker(&j, workers, &gw->workers[i], scratch);
+    free(scratch);
+    put_listeners(&j, gw, conf);
+    put_process(&j);
+    put_log(&j);
+    json_answer(&j, x, 200);
 }
