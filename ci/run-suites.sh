@@ -18,7 +18,8 @@ trap 'rm -f "$failures"' EXIT
 
 # The lines of a suite's output that are worth seeing while it runs. `not ok` is TAP's failure.
 compact() {
-    awk '/^(== |FAIL|SKIP|not ok)/ || /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { print "  " substr($0, 1, 200); fflush() }'
+    grep --line-buffered -E '^(== |FAIL|SKIP|not ok|[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$)' |
+        sed -u -E 's/^(.{200}).*/\1/; s/^/  /'
 }
 
 # run_suite NAME LIMIT_S SCRIPT

@@ -21,7 +21,7 @@ check() {
         printf 'ok %s\n' "$name"
         passed=$((passed + 1))
     else
-        cut -c 1-300 "$scratch/output" | tail -n 30
+        cut -c 1-300 "$scratch/output" | tail -n 30 | sed 's/^/    /'
         printf 'FAIL build/%s: %s\n' "$name" "$(tail -n 1 "$scratch/output" | cut -c 1-200)"
         failed=$((failed + 1))
     fi
@@ -70,7 +70,7 @@ rebuilds_offline() {
     mkdir -p "$cache"
     cp -r "$CACHE/resolved" "$cache/resolved"
     cp -rl "$CACHE/downloads" "$cache/downloads" 2>/dev/null || cp -r "$CACHE/downloads" "$cache/downloads"
-    # The kernel headers are the same for every build; making them again would say nothing about this one.
+    # The kernel headers are text; making them again would say nothing about reproducibility and takes long.
     mkdir "$cache/built"
     cp -r "$CACHE"/built/headers-* "$cache/built/"
     env -u SLUICE_OUT -u OUT -u REPO -u CACHE -u LOGS SLUICE_CACHE="$cache" SLUICE_COMMIT="$1" SOURCE_DATE_EPOCH="$2" \

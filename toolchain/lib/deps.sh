@@ -8,7 +8,7 @@
 LIBRARIES="liburing bearssl libucl yyjson llhttp"
 JOBS=${JOBS:-$(nproc)}
 
-path_map() { printf -- '-ffile-prefix-map=%s=/usr/src' "$1"; }
+path_map() { printf -- '-ffile-prefix-map=%s=/usr/cache -ffile-prefix-map=%s=/usr/src' "$CACHE" "$1"; }
 
 # The user-space headers of the kernel, for both architectures. Only what `make headers` reads is unpacked.
 recipe_headers() {
@@ -76,7 +76,8 @@ DRIVER
 recipe_objects() {
     local name=$1 src=$2 out=$3 cflags=$4
     shift 4
-    make -f "$REPO/toolchain/staticlib.mk" -j"$JOBS" CC="$D_CC" AR="$V_AR" \
+    # From within the sources: the compiler's working directory is part of the debug information.
+    make -C "$src" -f "$REPO/toolchain/staticlib.mk" -j"$JOBS" CC="$D_CC" AR="$V_AR" \
         CFLAGS="$D_CFLAGS $(path_map "$src") $cflags" SRC="$src" OBJ="$src/../obj" LIB="$out/lib/$name.a" SRCS="$*"
 }
 
