@@ -22,18 +22,19 @@
 
 typedef struct broker broker;
 typedef struct gateway gateway;
+typedef struct listener_shared listener_shared;
 
 typedef enum worker_message {
     WM_NONE = 0,
     WM_CONN_MOVE,      // ptr: parcel (net/move.c)
-    WM_ROUTE,          // ptr: broker message; see broker/route.h
-    WM_ROUTE_RETURN,   // ptr: broker message going home to be freed
-    WM_SUBSCRIBE,      // ptr: malloc'd filter; arg: worker; remote filter added
-    WM_UNSUBSCRIBE,    // the same, removed
+    WM_ROUTE,          // for broker_handle_message; ptr: a slot of a parcel (broker/route.h), arg: sender
+    WM_ROUTE_RETURN,   // the same: a parcel going home to be freed
+    WM_SUBSCRIBE,      // the same: a filter the sender's clients have subscribed to
+    WM_UNSUBSCRIBE,    // the same: one they no longer have
     WM_REQUEST,        // ptr: ops_request: to be answered (ops/request.h)
     WM_REPLY,          // ptr: ops_request: answered, back on the operations worker
-    WM_RELOAD,         // ptr: config, shared and read-only
-    WM_DRAIN,          // stop accepting, finish, close
+    WM_RELOAD,         // ptr: reload_job (reload.h), shared
+    WM_DRAIN,          // stop accepting, finish, close; extra: deadline, monotonic ns
     WM_STOP,           // close everything now and end the loop
     WM_KINDS
 } worker_message;
@@ -56,9 +57,12 @@ typedef struct worker_metrics {
     counter posts, post_overflows; // messages to other workers; those that found the ring full
     counter wakes_sent;
     counter recv_pauses;           // back-pressure events
+    counter memory_used;           // bytes of output segments, tails and stashes handed out
+    counter memory_refused;        // buffers refused: budget or memory used up
     counter loops;
     counter loop_busy_ns;          // time outside the wait
     counter heartbeat_ns;          // monotonic time of the last loop (watchdog)
+    counter cpu_ns;                // processor time of the thread, user and system; updated once a second
     hist loop_lag;                 // ns a loop took
     hist reply;                    // ns from receive to the send being queued to the engine
 } worker_metrics;
@@ -67,14 +71,21 @@ struct worker {
     u32 index;
     bool is_ops;
     gateway *gw;
+    const config *conf;            // the configuration this worker applied last
     io_engine *engine;
     u64 now_ns;                    // cached once per wait
+    const u8 *dispatch_data;       // buffer lent by the on_recv that runs, NULL outside
+    u32 dispatch_len;
+    u32 lent_sends;                // replies sent in place in this loop
+    int reserve_fd;                // given up to shed a connection at EMFILE; -1 = lost, retried
+    listener *graveyard;           // removed listeners that still have connections
     recorder rec;
     timer_wheel *wheel;
     slab *conn_slab;
     slab *segment_slabs[4];        // output segments and tails: 256, 1k, 4k, 16k
     conn **conns;                  // connection table, conns_max entries
     u32 conns_max, conns_used;
+    u32 conns_touched;             // table places at or above this were never used
     u32 *conn_free;                // stack of free table slots
     u32 conn_free_count;
     u64 conn_number;
@@ -84,20 +95,27 @@ struct worker {
     u32 listener_count;
     broker *broker;
     worker_metrics metrics;
-    spsc *inbox;                   // array indexed by sender
-    struct worker_post *post;      // array indexed by receiver: overflow lists
-    u64 posted_mask;               // receivers posted to in this loop
+    spsc *inbox;                   // array indexed by sender; the last ring is the control thread's
+    u32 inbox_count;
+    struct worker_post *post;      // array indexed by receiver: rings and overflow lists
+    u32 overflow_total;            // messages in all overflow lists
+    u64 posted_mask[2];            // receivers posted to in this loop
     u64 memory_budget_bytes, memory_used_bytes; // mapped tails beyond the slabs
     bool draining, stopping;
     u64 drain_deadline_ns;
+    u32 drain_cursor;              // connections before it were told to finish
+    bool more_inbox;               // a ring was not emptied in this turn
+    u64 trim_ns;                   // next slab_trim
     pthread_t thread;
+    bool started;
+    u32 ended;                     // atomic: the loop has ended
     int cpu;                       // pinned to, -1 = not
     _Alignas(CACHE_LINE) u32 sleeping; // atomic: about to wait, ring the doorbell
 };
 
 // The process: shared, written before the workers start, read-only after (atomics excepted).
 struct gateway {
-    const config *conf;            // current; the control thread swaps it
+    const config *conf;            // current; main's: workers read their own worker.conf
     u32 worker_count;              // device workers; workers[worker_count] is the operations worker
     worker *workers;
     io_kind engine;
@@ -106,18 +124,46 @@ struct gateway {
     u32 ready;                     // atomic: listeners open, workers running
     u32 draining;                  // atomic
     u32 reload_generation;         // atomic
-    int control_fd;                // eventfd-like: wakes the control thread (main)
-    u32 reload_request;            // atomic: set by ops to ask main for a reload
+    int control_fd;                // eventfd: wakes the control thread (main)
+    u32 reload_request;            // atomic: set by ops to ask main for a reload, then control_fd is written
+    struct reload_job *start_job;  // until every worker has its listeners
+    char reload_result[1024];      // of the last reload, "" = applied; guarded by reload_generation's increment
+    listener_shared *listeners[LIMIT_LISTENERS_MAX + 2]; // open ones, admin and ctl included
+    u32 listener_count;            // atomic
 };
 
 // Posts a message to another worker's ring (owner thread). Kept in order; when the ring is full the
 // message waits in an overflow list. Returns false only when that list is at LIMIT_RING_OVERFLOW: the
 // message is not taken and the caller applies back-pressure. The doorbell rings at the end of the loop.
 bool worker_post(worker *from, u32 to, const spsc_message *message);
+// Whether worker_post would take a message now.
+bool worker_post_has_room(const worker *from, u32 to);
 // Whether a publisher should pause: some overflow list is more than half full.
 bool worker_post_is_congested(const worker *w);
+// A message from the control thread (main), which has a ring of its own to every worker; rings the bell
+// at once. False when the ring is full.
+bool worker_post_control(gateway *gw, u32 to, const spsc_message *message);
 // The owner of a client id: siphash(id) mod worker_count.
 u32 worker_of_client(const gateway *gw, const char *id, size_t bytes);
+
+// One turn of the loop; false when the worker has stopped. Exported for the simulator, which drives
+// several workers from one thread.
+bool worker_loop_once(worker *w);
+// Sets up a worker's memory, engine and tables; main thread. memory_bytes is its share of the budget.
+// Returns 0 or -errno with the step that failed.
+typedef struct worker_budget {
+    u32 conns_max;
+    u64 conn_bytes;      // connection slab
+    u64 buffer_bytes;    // segments, tails and stashes
+    u64 broker_bytes;
+    u32 recv_bufs;
+} worker_budget;
+int worker_init(worker *w, gateway *gw, u32 index, const worker_budget *budget, io_kind engine,
+                const char **step);
+void worker_fini(worker *w);
+// Starts and joins the thread.
+int worker_start(worker *w, int cpu);
+void worker_join(worker *w);
 
 // Buffers of any size up to LIMIT_PACKET_BYTES_MAX from the worker's budget: slab classes up to 16 KiB,
 // mapped beyond. Returns NULL when over budget or out of memory. *size receives the usable size.

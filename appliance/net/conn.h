@@ -37,6 +37,9 @@ typedef struct proto {
     int (*packet)(conn *c, u8 *data, u32 len);
     // Stream protocols (packet_size NULL): bytes as they come; all are consumed.
     int (*stream)(conn *c, u8 *data, u32 len);
+    // The client id decides which worker owns the connection: until proto_state is set, receives are
+    // one-shot so that the connection can move (conn_move).
+    bool owner_by_id;
     // Output fell below the low-water mark after it had been above. May be NULL.
     void (*writable)(conn *c);
     // The connection ends; c->reason is set. Free what proto_state holds. May be NULL.
@@ -50,12 +53,13 @@ enum { // conn.flags
     CONN_CLOSING = 1u << 3,      // io_close started
     CONN_CLOSE_AFTER_FLUSH = 1u << 4,
     CONN_RECV_EOF = 1u << 5,
-    CONN_MOVING = 1u << 6,
+    CONN_MOVING = 1u << 6,       // leaves for move_to as soon as nothing is outstanding
     CONN_SINGLE_SHOT = 1u << 7,  // owner not known yet: receives are one-shot
     CONN_IN_DISPATCH = 1u << 8,  // inside on_recv
     CONN_SEND_LENT = 1u << 9,    // the send in flight borrows a receive buffer
-    CONN_TRACED = 1u << 10,
-    CONN_RESET = 1u << 11,       // close with RST
+    CONN_LISTED_BLOCKED = 1u << 10, // in the worker's list of blocked publishers
+    CONN_ADDRESS_COUNTED = 1u << 11, // holds a place in the table of addresses
+    CONN_DEAD = 1u << 12,        // closed; freed when the lists it is in have been walked
 };
 
 struct conn {
@@ -63,7 +67,10 @@ struct conn {
     worker *owner;
     listener *origin;          // this worker's instance of the listener
     const proto *proto;
-    void *proto_state;         // protocol's own (session, request), NULL for echo and ack
+    union {
+        void *proto_state;     // protocol's own (session, request), NULL for none
+        u64 frames_taken;      // ack mode needs only this: number of the last frame
+    };
     u64 id;                    // unique in the process: worker << 48 | number
     timer_node timer;
     conn *dirty_next;
@@ -76,8 +83,9 @@ struct conn {
     // Input: an incomplete packet (size known), or bytes kept while reading is paused.
     u8 *tail;
     u32 tail_used, tail_size;
+    u32 tail_want;             // whole size of the packet in the tail
     u8 *stash;
-    u32 stash_used, stash_size;
+    u32 stash_start, stash_used, stash_size; // kept bytes are [start, used)
     // Output.
     out_segment *out_head, *out_tail;
     u32 out_bytes;             // queued and not yet sent
@@ -93,7 +101,11 @@ struct conn {
     u16 peer_port;             // host order; 0 for unix sockets
     u8 peer_family;            // AF_INET, AF_INET6, AF_UNIX
     u8 moved_from;             // worker it came from + 1, 0 = never moved
+    u8 move_to;                // with CONN_MOVING
+    struct iovec *out_iov;     // gather list of the send in flight, when it has several segments
+    struct iovec out_single;   // the same for one segment
 };
+_Static_assert(sizeof(conn) <= 448, "an idle connection costs at most 512 bytes, engine slot included");
 
 // --- for protocol code (owner thread) ---
 
@@ -122,12 +134,17 @@ const char *conn_peer_text(const conn *c, char out[CONN_PEER_TEXT]);
 conn *conn_open(worker *w, listener *l, int fd, const struct sockaddr_storage *peer);
 // Sends what is queued; called once per loop for each dirty connection.
 void conn_flush(conn *c);
-// Moves a connection to another worker: the packet being dispatched (or any bytes not consumed) goes
-// along and is delivered there again through packet(), after open(c, true). Called by the protocol from
-// packet() in single-shot mode; the protocol then returns 0 and touches c no more.
-void conn_move(conn *c, u32 to_worker, const u8 *packet, u32 packet_len);
-// Arrival on the new owner (worker message).
+// Moves a connection to another worker; called by the protocol from packet() while proto_state is NULL.
+// The packet being dispatched and all bytes behind it go along and are delivered there through packet(),
+// after open(c, true). The protocol returns 0 and does not touch c any more.
+void conn_move(conn *c, u32 to_worker);
+// Arrival on the new owner (worker message WM_CONN_MOVE).
 void conn_arrive(worker *w, void *parcel);
+// Frees a parcel that can not be delivered (the worker ends).
+void conn_parcel_drop(worker *w, void *parcel);
+
+// Frees a dead connection once it is in no list any more.
+void conn_free_if_unlisted(conn *c);
 
 // Callbacks given to the engine.
 extern const io_callbacks conn_callbacks;

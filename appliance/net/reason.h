@@ -23,12 +23,10 @@ typedef enum close_reason {
     CLOSE_SLOW_CONSUMER,    // output budget exceeded or nothing taken for send_timeout
     CLOSE_CONN_LIMIT,       // max_conns of the listener or the worker's slots
     CLOSE_ADDRESS_LIMIT,    // max_conns_per_address
-    CLOSE_ACCEPT_RATE,      // shed by accept throttling
     CLOSE_NO_DESCRIPTORS,   // EMFILE or ENFILE: shed through the reserve descriptor
     CLOSE_NO_MEMORY,        // a budget or the system had no memory for it
     CLOSE_KICKED,           // sluice ctl kick
     CLOSE_DRAIN,            // shutting down
-    CLOSE_LISTENER_REMOVED, // reserved for listeners removed with close_on_remove
     CLOSE_PROTOCOL_ERROR,   // malformed input with no more precise name
     CLOSE_HTTP_DONE,        // admin connection finished (Connection: close)
     CLOSE_REASONS

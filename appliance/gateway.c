@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// gateway.c: `sluice run`: start, signals, orderly stop. Set-up and teardown mirror each other; nothing
+// starts half-configured: every listener is bound and every engine made before the first worker runs.
+#include "gateway.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/crash.h"
+#include "base/log.h"
+#include "io/probe.h"
+#include "net/listener.h"
+#include "reload.h"
+#include "version.h"
+
+enum { EXIT_START_FAILED = 1, EXIT_USAGE = 2 };
+
+static const char run_usage[] =
+    "usage: sluice run [-c FILE] [--engine auto|uring|epoll-et|epoll-lt|poll|select] [--workers N]\n"
+    "Runs the gateway in the foreground. Without -c: a frame listener on 127.0.0.1:7000, the admin port\n"
+    "on 127.0.0.1:9600, data in ./sluice-data.\n"
+    "Signals: TERM and INT drain and stop (a second one at once), HUP reloads the configuration.\n"
+    "Exit status: 0 stopped in order; 1 could not start, or a worker failed; 2 usage or configuration.\n";
+
+static int options_parse(int argc, char **argv, run_options *out) {
+    *out = (run_options){0};
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i];
+        if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+            fputs(run_usage, stdout);
+            exit(0);
+        }
+        bool known = strcmp(name, "-c") == 0 || strcmp(name, "--engine") == 0 ||
+                     strcmp(name, "--workers") == 0;
+        if (!known || i + 1 == argc) {
+            fprintf(stderr, known ? "sluice run: %s needs a value\n" : "sluice run: unknown option %s\n",
+                    name);
+            fputs(run_usage, stderr);
+            return -EINVAL;
+        }
+        const char *value = argv[++i];
+        if (strcmp(name, "-c") == 0) {
+            out->path = value;
+        } else if (strcmp(name, "--engine") == 0) {
+            out->has_engine = true;
+            out->engine_auto = strcmp(value, "auto") == 0;
+            if (!out->engine_auto && !io_kind_parse(value, &out->engine)) {
+                fprintf(stderr, "sluice run: unknown engine %s; allowed: auto, uring, epoll-et, "
+                                "epoll-lt, poll, select\n", value);
+                return -EINVAL;
+            }
+        } else {
+            char *end;
+            unsigned long n = strtoul(value, &end, 10);
+            if (*end != 0 || n == 0 || n > LIMIT_WORKERS_MAX) {
+                fprintf(stderr, "sluice run: --workers %s; allowed: 1 to %u\n", value, LIMIT_WORKERS_MAX);
+                return -EINVAL;
+            }
+            out->workers = (u32)n;
+        }
+    }
+    return 0;
+}
+
+log_config gateway_log_config(const config *conf) {
+    return (log_config){
+        .level = conf->log.level,
+        .ring_bytes = conf->log.ring_bytes,
+        .to_stderr = conf->log.to_stderr,
+        .file = conf->log.file,
+        .file_bytes_max = conf->log.file_bytes_max,
+        .file_keep = conf->log.file_keep,
+        .syslog = conf->log.syslog,
+    };
+}
+
+// --- set-up ---
+
+static int data_dir_open(const config *conf) {
+    if (mkdir(conf->data_dir, 0750) < 0 && errno != EEXIST) {
+        fprintf(stderr, "sluice: data_dir %s: can not be made: %s\n", conf->data_dir, errno_name(errno));
+        return -errno;
+    }
+    if (access(conf->data_dir, W_OK | X_OK) < 0) {
+        fprintf(stderr, "sluice: data_dir %s: not writable: %s\n", conf->data_dir, errno_name(errno));
+        return -errno;
+    }
+    struct stat st;
+    if (stat(conf->data_dir, &st) < 0 || !S_ISDIR(st.st_mode)) {
+        fprintf(stderr, "sluice: data_dir %s: not a directory\n", conf->data_dir);
+        return -ENOTDIR;
+    }
+    return 0;
+}
+
+static u32 cpus_allowed(int *cpus) {
+    cpu_set_t set;
+    u32 count = 0;
+    if (sched_getaffinity(0, sizeof(set), &set) < 0) return 0;
+    for (int i = 0; i < CPU_SETSIZE && count < LIMIT_WORKERS_MAX; i++) {
+        if (CPU_ISSET(i, &set)) cpus[count++] = i;
+    }
+    return count;
+}
+
+static int workers_make(gateway *gw, const gateway_budget *budget) {
+    u32 all = gw->worker_count + 1;
+    gw->workers = mmap(NULL, sizeof(worker) * all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (gw->workers == MAP_FAILED) return -ENOMEM;
+    int cpus[LIMIT_WORKERS_MAX];
+    u32 cpu_count = cpus_allowed(cpus);
+    for (u32 i = 0; i < all; i++) {
+        bool ops = i == gw->worker_count;
+        const char *step = "";
+        int result = worker_init(&gw->workers[i], gw, i, ops ? &budget->ops : &budget->device,
+                                 ops ? IO_EPOLL_LT : gw->engine, &step);
+        if (result < 0) {
+            log_error("worker %u: %s: %s", i, step, errno_name(result));
+            return result;
+        }
+        if (!ops && gw->conf->pin && cpu_count > 0) gw->workers[i].cpu = cpus[i % cpu_count];
+    }
+    return 0;
+}
+
+static int listeners_open(gateway *gw) {
+    reload_job *job;
+    char why[512];
+    int result = gateway_job_make(gw, gw->conf, &job, why, sizeof(why));
+    if (result < 0) {
+        log_error("%s", why);
+        return result;
+    }
+    gateway_listeners_publish(gw, job);
+    // Before the threads run: the rings carry the job as at a reload.
+    job->pending = gw->worker_count + 1;
+    gw->start_job = job;
+    for (u32 i = 0; i <= gw->worker_count; i++) {
+        spsc_message message = {.kind = WM_RELOAD, .ptr = job};
+        worker_post_control(gw, i, &message);
+    }
+    return 0;
+}
+
+static int workers_start(gateway *gw) {
+    for (u32 i = 0; i <= gw->worker_count; i++) {
+        worker *w = &gw->workers[i];
+        int result = worker_start(w, w->cpu);
+        if (result < 0) {
+            log_error("worker %u: thread: %s", i, errno_name(result));
+            return result;
+        }
+        log_info(w->is_ops ? "operations worker started" : "worker %u started on CPU %d, engine %s", i,
+                 w->cpu, io_kind_name(gw->engine));
+    }
+    return 0;
+}
+
+// --- control loop ---
+
+static bool worker_has_ended(const gateway *gw, bool ops_too) {
+    for (u32 i = 0; i < gw->worker_count + (ops_too ? 1 : 0); i++) {
+        if (__atomic_load_n(&gw->workers[i].ended, __ATOMIC_ACQUIRE) != 0) return true;
+    }
+    return false;
+}
+
+static bool devices_have_ended(const gateway *gw) {
+    for (u32 i = 0; i < gw->worker_count; i++) {
+        if (__atomic_load_n(&gw->workers[i].ended, __ATOMIC_ACQUIRE) == 0) return false;
+    }
+    return true;
+}
+
+static void drain_post(gateway *gw, u64 deadline_ns) {
+    for (u32 i = 0; i < gw->worker_count; i++) {
+        spsc_message message = {.kind = WM_DRAIN, .extra = deadline_ns};
+        if (!worker_post_control(gw, i, &message)) log_warn("worker %u does not take messages", i);
+    }
+}
+
+static void listeners_ready(gateway *gw) {
+    if (gw->start_job == NULL || __atomic_load_n(&gw->start_job->pending, __ATOMIC_ACQUIRE) > 0) return;
+    gateway_job_free(gw->start_job, false);
+    gw->start_job = NULL;
+    __atomic_store_n(&gw->ready, 1, __ATOMIC_RELEASE);
+    log_info("ready");
+}
+
+// Waits for signals and the workers until everything has drained. Returns the exit status.
+static int control_loop(gateway *gw, const run_options *options, int signal_fd) {
+    u64 hard_deadline_ns = UINT64_MAX;
+    int status = 0;
+    while (!devices_have_ended(gw)) {
+        listeners_ready(gw);
+        struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = gw->control_fd, .events = POLLIN}};
+        poll(fds, ARRAY_LEN(fds), gw->start_job != NULL ? 5 : 500);
+        u64 ignored;
+        if (fds[1].revents != 0) (void)!read(gw->control_fd, &ignored, sizeof(ignored));
+        if (__atomic_exchange_n(&gw->reload_request, 0, __ATOMIC_ACQ_REL) != 0) gateway_reload(gw, options);
+        bool draining = gw->draining != 0;
+        bool stop = false;
+        struct signalfd_siginfo info;
+        while (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+            log_info("signal %s", strsignal((int)info.ssi_signo));
+            if (info.ssi_signo == SIGHUP) gateway_reload(gw, options);
+            else stop = true;
+        }
+        if (!draining && worker_has_ended(gw, true)) {
+            log_error("a worker ended by itself: stopping");
+            status = EXIT_START_FAILED;
+            stop = true;
+        }
+        u64 now = clock_mono_ns();
+        if (stop) {
+            u64 deadline = draining ? now : now + gw->conf->drain_timeout_ms * NS_PER_MS;
+            __atomic_store_n(&gw->draining, 1, __ATOMIC_RELEASE);
+            drain_post(gw, deadline);
+            hard_deadline_ns = deadline + 5 * NS_PER_S;
+        }
+        if (now > hard_deadline_ns) {
+            log_error("workers did not end %d s after the drain deadline: leaving", 5);
+            return -1;
+        }
+    }
+    return status;
+}
+
+static int signals_block(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    signal(SIGPIPE, SIG_IGN);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0) return -errno; // threads inherit it
+    int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static void workers_free(gateway *gw) {
+    if (gw->workers == NULL || gw->workers == MAP_FAILED) return;
+    for (u32 i = 0; i <= gw->worker_count; i++) worker_join(&gw->workers[i]);
+    for (u32 i = 0; i <= gw->worker_count; i++) worker_fini(&gw->workers[i]);
+    munmap(gw->workers, sizeof(worker) * (gw->worker_count + 1));
+}
+
+static void crash_prepare(gateway *gw) {
+    crash_init(gw->conf->data_dir);
+    for (u32 i = 0; i <= gw->worker_count; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), i == gw->worker_count ? "ops" : "worker %u", i);
+        crash_register_recorder(name, &gw->workers[i].rec);
+    }
+}
+
+static void ops_stop(gateway *gw) {
+    spsc_message message = {.kind = WM_DRAIN, .extra = clock_mono_ns() + NS_PER_S};
+    worker_post_control(gw, gw->worker_count, &message);
+}
+
+// The part between a good configuration and the end. Returns the exit status.
+static int run(gateway *gw, const run_options *options, int signal_fd) {
+    char why[512];
+    gateway_budget budget;
+    int cpus[LIMIT_WORKERS_MAX];
+    u32 cpu_count = cpus_allowed(cpus);
+    gw->worker_count = gw->conf->workers != 0 ? gw->conf->workers : MAX(cpu_count, 1u);
+    if (io_engine_choose(gw->conf->engine_auto, gw->conf->engine, &gw->engine, gw->engine_why,
+                         sizeof(gw->engine_why)) < 0) {
+        log_error("engine: %s", gw->engine_why);
+        return EXIT_START_FAILED;
+    }
+    bool fell_back = gw->conf->engine_auto && gw->engine != IO_URING;
+    log_write(fell_back ? LOG_WARN : LOG_INFO, "engine %s: %s", io_kind_name(gw->engine), gw->engine_why);
+    if (gateway_budget_compute(gw->conf, gw->worker_count, &budget, why, sizeof(why)) < 0) {
+        log_error("%s", why);
+        return EXIT_START_FAILED;
+    }
+    gateway_budget_log(&budget, gw->worker_count);
+    int status = EXIT_START_FAILED;
+    if (workers_make(gw, &budget) == 0) {
+        crash_prepare(gw);
+        if (listeners_open(gw) == 0 && workers_start(gw) == 0) {
+            status = control_loop(gw, options, signal_fd);
+            if (status < 0) return EXIT_START_FAILED; // stuck threads: freeing under them is worse
+            ops_stop(gw);
+        }
+    }
+    return status;
+}
+
+int gateway_main(int argc, char **argv) {
+    run_options options;
+    if (options_parse(argc, argv, &options) < 0) return EXIT_USAGE;
+    static gateway gw;
+    config_error error = {{0}};
+    config *conf;
+    if (gateway_config_read(&options, &conf, &error) < 0) {
+        fprintf(stderr, "%s\n", error.text);
+        return EXIT_USAGE;
+    }
+    gw.conf = conf;
+    gw.started_mono_ns = clock_mono_ns();
+    gw.started_real_ns = clock_real_ns();
+    gw.control_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    int signal_fd = signals_block();
+    if (gw.control_fd < 0 || signal_fd < 0) {
+        fprintf(stderr, "sluice: descriptors for control: %s\n", errno_name(errno));
+        return EXIT_START_FAILED;
+    }
+    if (data_dir_open(conf) < 0) return EXIT_START_FAILED;
+    // The probe forks: before there are threads.
+    const char *step = "";
+    log_config log_settings = gateway_log_config(conf);
+    int result = log_start(&log_settings, &step);
+    if (result < 0) {
+        fprintf(stderr, "sluice: log: %s: %s\n", step, errno_name(result));
+        return EXIT_START_FAILED;
+    }
+    log_info("sluice %s (%s) starts with %s", SLUICE_VERSION, SLUICE_COMMIT, conf->source);
+    int status = run(&gw, &options, signal_fd);
+    workers_free(&gw);
+    if (gw.start_job != NULL) gateway_job_free(gw.start_job, true);
+    unlink(conf->ctl_socket);
+    log_info("stopped, status %d", status);
+    log_stop(2000);
+    return status;
+}

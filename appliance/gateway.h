@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// gateway.h: `sluice run`: the process around the workers. Main is the control thread: it reads the
+// configuration, chooses the engine, opens listeners, starts the workers, and then waits for signals.
+#ifndef SLUICE_GATEWAY_H
+#define SLUICE_GATEWAY_H
+
+#include "worker.h"
+
+// `sluice run [-c FILE] [--engine E] [--workers N]`. Returns the exit status: 0 after an orderly stop,
+// 1 when the gateway could not start or a worker failed, 2 for usage or a wrong configuration.
+// Signals: TERM, INT drain and stop (twice: at once); HUP reloads; USR1 re-opens the log file.
+int gateway_main(int argc, char **argv);
+
+// --- shared by the gateway's files ---
+
+// budget.c: what this machine lets us have. Prints the table to the log.
+typedef struct gateway_budget {
+    u64 descriptors;      // RLIMIT_NOFILE, raised to its hard limit
+    u64 ram_bytes;        // of the machine or the memory cgroup, whichever is less
+    u64 memory_bytes;     // for buffers, all workers
+    worker_budget device; // of each device worker
+    worker_budget ops;
+} gateway_budget;
+int gateway_budget_compute(const config *conf, u32 workers, gateway_budget *out, char *why,
+                           size_t why_bytes);
+void gateway_budget_log(const gateway_budget *budget, u32 workers);
+
+// gateway_listeners.c: opens what the configuration names and the process has not open yet, and posts
+// or adds it. The admin and ctl listeners are derived from the configuration.
+struct reload_job;
+int gateway_job_make(gateway *gw, const config *conf, struct reload_job **out, char *why,
+                     size_t why_bytes);
+// failed: closes the sockets it had opened.
+void gateway_job_free(struct reload_job *job, bool failed);
+// The listeners that are open now, for ops.
+void gateway_listeners_publish(gateway *gw, const struct reload_job *job);
+
+// gateway_reload.c: reads the configuration again and applies what can change while running. What is
+// wrong or needs a restart is logged and put into gw->reload_result. Waits for the workers.
+typedef struct run_options {
+    const char *path;     // NULL = defaults
+    bool has_engine;
+    bool engine_auto;
+    io_kind engine;
+    u32 workers;          // 0 = as configured
+} run_options;
+log_config gateway_log_config(const config *conf);
+int gateway_config_read(const run_options *options, config **out, config_error *error);
+void gateway_reload(gateway *gw, const run_options *options);
+
+#endif

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// gateway_listeners.c: from a configuration to open sockets. The same job structure serves the start
+// (everything is new) and a reload (what is open already keeps its sockets).
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "gateway.h"
+#include "net/listener.h"
+#include "ops/http.h"
+#include "reload.h"
+
+static listener_shared *shared_find(const gateway *gw, const listener_config *conf) {
+    for (u32 i = 0; i < gw->listener_count; i++) {
+        listener_shared *s = gw->listeners[i];
+        if (strcmp(s->name, conf->name) == 0 && strcmp(s->configured, conf->bind.text) == 0) return s;
+    }
+    return NULL;
+}
+
+static int row_add(gateway *gw, reload_job *job, const listener_config *conf, bool ops, char *why,
+                   size_t why_bytes) {
+    reload_listener *row = &job->listeners[job->count];
+    *row = (reload_listener){.conf = conf, .ops = ops, .shared = shared_find(gw, conf)};
+    for (u32 i = 0; i < ARRAY_LEN(row->fds); i++) row->fds[i] = -1;
+    job->count++;
+    if (row->shared != NULL) return 0;
+    row->shared = calloc(1, sizeof(*row->shared));
+    if (row->shared == NULL) return -ENOMEM;
+    snprintf(row->shared->name, sizeof(row->shared->name), "%s", conf->name);
+    snprintf(row->shared->configured, sizeof(row->shared->configured), "%s", conf->bind.text);
+    // A unix socket has one queue: the operations worker's or worker 0's.
+    u32 first = ops ? gw->worker_count : 0;
+    u32 count = ops || conf->bind.addr.ss_family == AF_UNIX ? 1 : gw->worker_count;
+    int cpus[LIMIT_WORKERS_MAX];
+    for (u32 i = 0; i < count; i++) cpus[i] = gw->workers[first + i].cpu;
+    bool nonblock = ops || io_kind_wants_nonblock(gw->engine);
+    int result = listener_sockets_open(conf, count, cpus, &row->fds[first], nonblock,
+                                       &row->shared->bound, why, why_bytes);
+    if (result < 0) {
+        free(row->shared);
+        row->shared = NULL;
+        job->count--;
+        return result;
+    }
+    row->fresh = true;
+    return 0;
+}
+
+int gateway_job_make(gateway *gw, const config *conf, reload_job **out, char *why, size_t why_bytes) {
+    reload_job *job = calloc(1, sizeof(*job));
+    if (job == NULL) {
+        snprintf(why, why_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    job->conf = conf;
+    int result = 0;
+    for (u32 i = 0; i < conf->listener_count && result == 0; i++) {
+        result = row_add(gw, job, &conf->listeners[i], false, why, why_bytes);
+    }
+    bind_address ctl;
+    char text[128];
+    snprintf(text, sizeof(text), "unix:%s", conf->ctl_socket);
+    if (result == 0) {
+        result = config_parse_bind(text, &ctl);
+        if (result < 0) snprintf(why, why_bytes, "ctl_socket %s: not a usable path", conf->ctl_socket);
+    }
+    if (result == 0) {
+        http_listener_config(&job->ctl_conf, "ctl", &ctl);
+        result = row_add(gw, job, &job->ctl_conf, true, why, why_bytes);
+    }
+    if (result == 0 && conf->admin_enabled) {
+        http_listener_config(&job->admin_conf, "admin", &conf->admin_bind);
+        result = row_add(gw, job, &job->admin_conf, true, why, why_bytes);
+    }
+    if (result < 0) {
+        gateway_job_free(job, true);
+        return result;
+    }
+    *out = job;
+    return 0;
+}
+
+void gateway_job_free(reload_job *job, bool failed) {
+    for (u32 i = 0; failed && i < job->count; i++) {
+        reload_listener *row = &job->listeners[i];
+        if (!row->fresh) continue;
+        for (u32 k = 0; k < ARRAY_LEN(row->fds); k++) {
+            if (row->fds[k] >= 0) close(row->fds[k]);
+        }
+        free(row->shared);
+    }
+    free(job);
+}
+
+void gateway_listeners_publish(gateway *gw, const reload_job *job) {
+    // Entries that are replaced stay allocated: the operations worker may be reading them, and
+    // connections of a removed listener still count on them. A reload is rare and an entry is small.
+    for (u32 i = 0; i < job->count; i++) {
+        const reload_listener *row = &job->listeners[i];
+        __atomic_store_n(&gw->listeners[i], row->shared, __ATOMIC_RELEASE);
+        if (!row->fresh) continue;
+        log_info("listener %s on %s (%s)", row->shared->name, row->shared->bound.text,
+                 row->ops ? "admin" : "devices");
+    }
+    __atomic_store_n(&gw->listener_count, job->count, __ATOMIC_RELEASE);
+}

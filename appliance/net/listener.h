@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// listener.h: a listening socket. Main opens one socket per worker and configured listener
+// (SO_REUSEPORT), so that every worker accepts for itself; options that accepted sockets need are set on
+// the listening socket and inherited, which saves a system call or more for each connection.
+#ifndef SLUICE_NET_LISTENER_H
+#define SLUICE_NET_LISTENER_H
+
+#include "base/base.h"
+#include "base/timer.h"
+#include "conf/config.h"
+#include "io/io.h"
+#include "net/conn.h"
+
+// What all workers share of one configured listener. Atomics.
+typedef struct listener_shared {
+    char name[LIMIT_NAME_BYTES];
+    char configured[128];        // bind as configured; name and this identify it at a reload
+    bind_address bound;          // real address: port 0 resolved. Written before the workers see it
+    u32 conns;                   // open connections, all workers
+} listener_shared;
+
+struct listener {
+    io_handle io;                // first: callbacks get it
+    worker *owner;
+    listener_config conf;        // replaced by a reload; connections read it through conn.origin
+    const proto *proto;
+    listener_shared *shared;
+    u32 conns;                   // on this worker; a removed listener is freed at 0
+    bool removed;
+    bool closed;                 // handle is gone
+    bool paused;                 // not accepting: back-off, throttle
+    timer_node timer;            // ends a pause
+    u64 tokens_ns;               // accept_rate: time up to which tokens are used
+    u64 refused_logged_ns;       // at most one log line a second about refusals
+    u64 refused_unlogged;
+    listener *graveyard_next;
+};
+
+// --- main thread ---
+
+// Opens the sockets of one listener for `count` workers into fds, sets their options, attaches the
+// steering program. On failure returns -errno and puts a message naming listener, address and cause
+// into why. Nothing stays open then.
+int listener_sockets_open(const listener_config *conf, u32 count, const int *worker_cpus, int *fds,
+                          bool nonblock, bind_address *bound, char *why, size_t why_bytes);
+
+// --- owner worker ---
+
+// Adds a listener to the worker and starts accepting. fd is the listener's from now on.
+// Returns 0 or -errno (-ENOSPC: table full; -ENOMEM).
+int listener_add(worker *w, const listener_config *conf, listener_shared *shared, int fd);
+// Replaces the settings (reload). A changed mode holds for new connections only.
+void listener_configure(listener *l, const listener_config *conf);
+// Stops accepting and closes the socket; the struct stays until its connections are gone.
+void listener_remove(listener *l);
+// A connection of it left this worker; ended: not by moving to another one.
+void listener_conn_gone(listener *l, bool ended);
+// The worker's instance of a shared listener, NULL when it was removed.
+listener *listener_find(worker *w, const listener_shared *shared);
+// Stops accepting on all listeners of the worker (drain); for good.
+void listener_stop_all(worker *w);
+// Frees removed listeners without connections. Called once per loop when there are any.
+void listener_sweep(worker *w);
+// Counts a refused connection and logs at most one line a second.
+void listener_refused(listener *l, close_reason reason);
+static inline const listener_config *listener_settings(const listener *l) {
+    return &l->conf;
+}
+
+// --- addresses (net/address_limit.c) ---
+
+// Counts connections per peer address, process-wide; any worker. Returns 0 (counted), ADDRESS_REFUSED
+// when the address already has max, or ADDRESS_NOT_COUNTED when the table has no room for it: then the
+// connection is let in without a count, and address_limit_overflows tells how often.
+enum { ADDRESS_REFUSED = 1, ADDRESS_NOT_COUNTED = 2 };
+int address_limit_take(const u8 addr[16], u32 max);
+// Gives back a place that was counted.
+void address_limit_give(const u8 addr[16]);
+u64 address_limit_overflows(void);
+
+#endif

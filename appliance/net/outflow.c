@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// outflow.c: bytes out. Replies are queued in segments and sent once per loop, gathered into one send per
+// connection, one in flight. Bytes that are answered as they came (echo) are sent straight from the lent
+// receive buffer; what a full socket did not take is copied to the head of the queue.
+//
+// Back-pressure: above out_bytes_high reading stops, below a quarter of it reading goes on; the budget
+// out_bytes_max is never exceeded: the connection ends with slow_consumer.
+#include <errno.h>
+#include <string.h>
+
+#include "net/conn_internal.h"
+#include "net/listener.h"
+
+static void segment_free(conn *c, out_segment *segment) {
+    worker_buf_free(c->owner, segment, segment->size);
+}
+
+static out_segment *segment_alloc(conn *c, u32 bytes) {
+    // The first segment is small (an acknowledgement); a queue that grows gets larger ones.
+    u32 want = (u32)sizeof(out_segment) + bytes;
+    u32 least = c->out_tail == NULL ? LIMIT_OUT_SEGMENT_MIN_BYTES : MIN(c->out_tail->size * 4,
+                                                                        LIMIT_OUT_SEGMENT_MAX_BYTES);
+    want = MIN(MAX(want, least), LIMIT_OUT_SEGMENT_MAX_BYTES);
+    u32 size;
+    out_segment *segment = worker_buf_alloc(c->owner, want, &size);
+    if (segment == NULL) return NULL;
+    *segment = (out_segment){.size = size};
+    return segment;
+}
+
+static u32 segment_room(const out_segment *segment) {
+    return segment->size - (u32)sizeof(*segment) - segment->used;
+}
+
+static void mark_dirty(conn *c) {
+    if (c->flags & CONN_DIRTY) return;
+    c->flags |= CONN_DIRTY;
+    c->dirty_next = c->owner->dirty;
+    c->owner->dirty = c;
+}
+
+static void pause_if_full(conn *c) {
+    if (c->out_bytes <= c->origin->conf.out_bytes_high || (c->flags & CONN_PAUSED_OUT)) return;
+    c->flags |= CONN_PAUSED_OUT;
+    c->sent_ns = c->owner->now_ns;
+    counter_add(&c->owner->metrics.recv_pauses, 1);
+    io_recv_stop(c->owner->engine, &c->io);
+    conn_timer_update(c);
+}
+
+u32 conn_send_room(const conn *c) {
+    u32 max = c->origin->conf.out_bytes_max;
+    return c->out_bytes < max ? max - c->out_bytes : 0;
+}
+
+int conn_send(conn *c, const void *data, u32 len) {
+    if (c->flags & CONN_CLOSING) return 0;
+    if (len > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
+    const u8 *from = data;
+    u32 left = len;
+    while (left > 0) {
+        out_segment *segment = c->out_tail;
+        if (segment == NULL || segment_room(segment) == 0) {
+            segment = segment_alloc(c, left);
+            if (segment == NULL) return CLOSE_NO_MEMORY;
+            if (c->out_tail == NULL) c->out_head = segment;
+            else c->out_tail->next = segment;
+            c->out_tail = segment;
+        }
+        u32 take = MIN(left, segment_room(segment));
+        memcpy(segment->data + segment->used, from, take);
+        segment->used += take;
+        from += take;
+        left -= take;
+    }
+    c->out_bytes += len;
+    c->packets_out++;
+    counter_add(&c->owner->metrics.copied_out_bytes, len);
+    counter_add(&c->owner->metrics.packets_out, 1);
+    mark_dirty(c);
+    pause_if_full(c);
+    return 0;
+}
+
+int conn_send_in_place(conn *c, const u8 *data, u32 len) {
+    const worker *w = c->owner;
+    bool lent = (c->flags & CONN_IN_DISPATCH) && w->dispatch_data != NULL &&
+                data >= w->dispatch_data && data + len <= w->dispatch_data + w->dispatch_len;
+    // Only in order: nothing queued before it, nothing in flight, and next to what was gathered so far.
+    bool first = c->lent_len == 0;
+    if (!lent || c->out_head != NULL || (c->io.armed & IO_ARMED_SEND) ||
+        (!first && data != c->lent_start + c->lent_len)) {
+        return conn_send(c, data, len);
+    }
+    if (len > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
+    if (first) c->lent_start = data;
+    c->lent_len += len;
+    c->out_bytes += len;
+    c->packets_out++;
+    counter_add(&c->owner->metrics.packets_out, 1);
+    return 0;
+}
+
+// What the socket did not take of a lent range goes to the head of the queue. Returns 0 or a reason.
+static int lent_remainder_queue(conn *c, u32 sent) {
+    u32 left = c->lent_len - sent;
+    const u8 *from = c->lent_start + sent;
+    c->lent_len = 0;
+    while (left > 0) {
+        // From the end, each piece put before the others.
+        out_segment *segment = segment_alloc(c, left);
+        if (segment == NULL) return CLOSE_NO_MEMORY;
+        u32 take = MIN(left, segment_room(segment));
+        memcpy(segment->data, from + left - take, take);
+        segment->used = take;
+        segment->next = c->out_head;
+        c->out_head = segment;
+        if (c->out_tail == NULL) c->out_tail = segment;
+        left -= take;
+        counter_add(&c->owner->metrics.copied_out_bytes, take);
+    }
+    return 0;
+}
+
+static void bytes_sent(conn *c, u32 bytes) {
+    c->out_bytes -= bytes;
+    c->bytes_out += bytes;
+    c->sent_ns = c->owner->now_ns;
+    counter_add(&c->owner->metrics.bytes_out, bytes);
+}
+
+static void segments_consume(conn *c, u32 bytes) {
+    while (bytes > 0) {
+        out_segment *segment = c->out_head;
+        ASSERT(segment != NULL);
+        u32 take = MIN(bytes, segment->used - segment->start);
+        segment->start += take;
+        bytes -= take;
+        if (segment->start < segment->used) return;
+        c->out_head = segment->next;
+        if (c->out_head == NULL) c->out_tail = NULL;
+        segment_free(c, segment);
+    }
+}
+
+// Output went down: tell who waits for it.
+static void after_progress(conn *c) {
+    if (c->flags & CONN_CLOSING) return;
+    if (c->out_bytes == 0 && (c->flags & CONN_CLOSE_AFTER_FLUSH)) {
+        conn_close(c, (close_reason)c->reason);
+        return;
+    }
+    if ((c->flags & CONN_PAUSED_OUT) && c->out_bytes <= c->origin->conf.out_bytes_high / 4) {
+        c->flags &= (u16)~CONN_PAUSED_OUT;
+        conn_reading_resumed(c);
+        if (c->proto->writable != NULL) c->proto->writable(c);
+        inflow_resume(c);
+        return;
+    }
+    if (c->flags & CONN_MOVING) move_when_quiet(c);
+}
+
+// One finished send: res as from io_send. Returns false when the connection is closing now.
+static bool send_finished(conn *c, int result) {
+    if (c->out_iov != NULL) {
+        worker_buf_free(c->owner, c->out_iov, LIMIT_OUT_SEGMENT_MIN_BYTES);
+        c->out_iov = NULL;
+    }
+    if (result < 0) {
+        conn_close(c, close_reason_of_errno(result));
+        return false;
+    }
+    segments_consume(c, (u32)result);
+    bytes_sent(c, (u32)result);
+    return true;
+}
+
+static bool lent_finished(conn *c, int result) {
+    if (result == -EAGAIN || result == -ENOBUFS) result = 0;
+    u32 sent = result > 0 ? (u32)result : 0;
+    int reason = result < 0 ? (int)close_reason_of_errno(result) : lent_remainder_queue(c, sent);
+    c->lent_len = 0;
+    if (reason != 0) {
+        conn_close(c, (close_reason)reason);
+        return false;
+    }
+    bytes_sent(c, sent);
+    if (c->out_head != NULL) mark_dirty(c);
+    pause_if_full(c);
+    return true;
+}
+
+void outflow_send_lent(conn *c) {
+    int result = io_send_lent(c->owner->engine, &c->io, c->lent_start, c->lent_len);
+    c->owner->lent_sends++;
+    if (result == IO_PENDING) {
+        c->flags |= CONN_SEND_LENT;
+        return;
+    }
+    if (lent_finished(c, result)) after_progress(c);
+}
+
+void outflow_on_send(io_handle *h, int result) {
+    conn *c = conn_of(h);
+    if (c->flags & CONN_SEND_LENT) {
+        c->flags &= (u16)~CONN_SEND_LENT;
+        if (!lent_finished(c, result)) return;
+    } else if (!send_finished(c, result)) {
+        return;
+    }
+    if (c->out_head != NULL) mark_dirty(c);
+    after_progress(c);
+}
+
+// Gathers the queue into one send. Returns the number of pieces; when memory is short for the list the
+// first piece goes alone.
+static u32 gather(conn *c, struct iovec *single, const struct iovec **list) {
+    const out_segment *segment = c->out_head;
+    *single = (struct iovec){(void *)(uintptr_t)(segment->data + segment->start),
+                             segment->used - segment->start};
+    *list = single;
+    if (segment->next == NULL) return 1;
+    u32 size;
+    struct iovec *iov = worker_buf_alloc(c->owner, LIMIT_OUT_IOVECS * sizeof(*iov), &size);
+    if (iov == NULL) return 1;
+    ASSERT(size == LIMIT_OUT_SEGMENT_MIN_BYTES);
+    u32 count = 0;
+    for (; segment != NULL && count < LIMIT_OUT_IOVECS; segment = segment->next) {
+        iov[count++] = (struct iovec){(void *)(uintptr_t)(segment->data + segment->start),
+                                      segment->used - segment->start};
+    }
+    c->out_iov = iov;
+    *list = iov;
+    return count;
+}
+_Static_assert(LIMIT_OUT_IOVECS * sizeof(struct iovec) <= LIMIT_OUT_SEGMENT_MIN_BYTES, "list fits");
+
+void conn_flush(conn *c) {
+    while (c->out_head != NULL && !(c->flags & CONN_CLOSING) && !(c->io.armed & IO_ARMED_SEND)) {
+        const struct iovec *list;
+        u32 count = gather(c, &c->out_single, &list);
+        int result = io_send(c->owner->engine, &c->io, list, count);
+        if (result == IO_PENDING) return;
+        if (!send_finished(c, result)) return;
+    }
+    after_progress(c);
+}
+
+void outflow_free(conn *c) {
+    while (c->out_head != NULL) {
+        out_segment *next = c->out_head->next;
+        segment_free(c, c->out_head);
+        c->out_head = next;
+    }
+    c->out_tail = NULL;
+    if (c->out_iov != NULL) worker_buf_free(c->owner, c->out_iov, LIMIT_OUT_SEGMENT_MIN_BYTES);
+    c->out_iov = NULL;
+    c->out_bytes = c->lent_len = 0;
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// reason.c: names of close reasons and the mapping from errno, at the system-call boundary.
+#include "net/reason.h"
+
+#include <errno.h>
+
+static const char *const reason_names[CLOSE_REASONS] = {
+    [CLOSE_NONE] = "none",
+    [CLOSE_PEER] = "peer_closed",
+    [CLOSE_PEER_RESET] = "peer_reset",
+    [CLOSE_PEER_IN_FRAME] = "peer_closed_in_frame",
+    [CLOSE_IO_ERROR] = "io_error",
+    [CLOSE_TIMED_OUT] = "tcp_timed_out",
+    [CLOSE_IDLE] = "idle_timeout",
+    [CLOSE_FRAME_TIMEOUT] = "packet_timeout",
+    [CLOSE_HELLO_TIMEOUT] = "hello_timeout",
+    [CLOSE_FRAME_TOO_LARGE] = "frame_too_large",
+    [CLOSE_BAD_HELLO] = "bad_hello",
+    [CLOSE_AUTH_FAILED] = "auth_failed",
+    [CLOSE_TAKEN_OVER] = "taken_over",
+    [CLOSE_SLOW_CONSUMER] = "slow_consumer",
+    [CLOSE_CONN_LIMIT] = "conn_limit",
+    [CLOSE_ADDRESS_LIMIT] = "address_limit",
+    [CLOSE_NO_DESCRIPTORS] = "no_descriptors",
+    [CLOSE_NO_MEMORY] = "no_memory",
+    [CLOSE_KICKED] = "kicked",
+    [CLOSE_DRAIN] = "drain",
+    [CLOSE_PROTOCOL_ERROR] = "protocol_error",
+    [CLOSE_HTTP_DONE] = "http_done",
+};
+
+const char *close_reason_name(u32 reason) {
+    if (reason >= CLOSE_REASONS || reason_names[reason] == 0) return "unknown";
+    return reason_names[reason];
+}
+
+close_reason close_reason_of_errno(int err) {
+    switch (err < 0 ? -err : err) {
+    case ECONNRESET:
+    case EPIPE:
+    case ECONNABORTED:
+        return CLOSE_PEER_RESET;
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+        return CLOSE_TIMED_OUT;
+    case ENOMEM:
+        return CLOSE_NO_MEMORY;
+    default:
+        return CLOSE_IO_ERROR;
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// reload.c: a worker applies a new configuration: changed settings of listeners that stay (open
+// connections follow them, options of their sockets excepted), new listeners, removed ones.
+#include "reload.h"
+
+#include <unistd.h>
+
+#include "base/log.h"
+#include "net/listener.h"
+
+static const reload_listener *job_find(const reload_job *job, const listener_shared *shared) {
+    for (u32 i = 0; i < job->count; i++) {
+        if (job->listeners[i].shared == shared) return &job->listeners[i];
+    }
+    return NULL;
+}
+
+void reload_apply(worker *w, reload_job *job) {
+    for (u32 i = w->listener_count; i > 0; i--) {
+        listener *l = w->listeners[i - 1];
+        const reload_listener *row = job_find(job, l->shared);
+        if (row == NULL) {
+            listener_remove(l);
+        } else {
+            listener_configure(l, row->conf);
+        }
+    }
+    for (u32 i = 0; i < job->count; i++) {
+        const reload_listener *row = &job->listeners[i];
+        int fd = row->fds[w->index];
+        if (row->ops != w->is_ops || fd < 0) continue;
+        int result = w->draining ? -1 : listener_add(w, row->conf, row->shared, fd);
+        if (result == 0) continue;
+        close(fd);
+        if (!w->draining) {
+            log_error("worker %u: listener %s: not opened: %s", w->index, row->conf->name,
+                      errno_name(result));
+        }
+    }
+    w->conf = job->conf;
+    __atomic_fetch_sub(&job->pending, 1, __ATOMIC_ACQ_REL);
+}
