@@ -15,7 +15,7 @@ typedef enum recorder_event {
     REC_NONE = 0,
     REC_ACCEPT_ARM,   // listener armed; slot = listener's handle
     REC_ACCEPT,       // result = descriptor or -errno
-    REC_ADOPT,        // connection entered this worker; result = descriptor
+    REC_ADOPT,        // connection entered this worker; result = descriptor, flags = low half of its id
     REC_RECV_ARM,     // flags: 1 = multishot
     REC_RECV,         // result = bytes, 0 end of stream, or -errno
     REC_RECV_STOP,    // back-pressure: reading paused
@@ -27,7 +27,7 @@ typedef enum recorder_event {
     REC_CLOSE,        // result = close reason (net/reason.h)
     REC_CLOSED,
     REC_MOVE_OUT,     // handed over to another worker; result = that worker
-    REC_MOVE_IN,      // result = worker it came from
+    REC_MOVE_IN,      // result = worker it came from, flags = low half of its id
     REC_WAKE,         // result = messages found
     REC_TIMER,        // a connection's timer fired
     REC_LOOP_LAG,     // result = microseconds the loop took beyond its budget

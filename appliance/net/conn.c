@@ -135,7 +135,7 @@ conn *conn_make(worker *w, listener *l, int fd) {
     if (c->proto->owner_by_id && w->gw->worker_count > 1) c->flags |= CONN_SINGLE_SHOT;
     l->conns++;
     counter_add(&w->metrics.conns_open, 1);
-    recorder_add(&w->rec, REC_ADOPT, c->io.slot, c->io.generation, fd, 0);
+    recorder_add(&w->rec, REC_ADOPT, c->io.slot, c->io.generation, fd, (u32)c->id);
     return c;
 }
 

@@ -119,7 +119,7 @@ void conn_arrive(worker *w, void *parcel) {
     if (p->eof) c->flags |= CONN_RECV_EOF;
     c->moved_from = (u8)(p->from + 1);
     counter_add(&w->metrics.moved_in, 1);
-    recorder_add(&w->rec, REC_MOVE_IN, c->io.slot, c->io.generation, (int)p->from, 0);
+    recorder_add(&w->rec, REC_MOVE_IN, c->io.slot, c->io.generation, (int)p->from, (u32)c->id);
     int reason = inflow_keep(c, p->bytes, p->len);
     free(p);
     if (reason != 0) {
