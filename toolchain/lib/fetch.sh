@@ -159,7 +159,9 @@ dep_fetch() {
         whole=0
     fi
     [ "$whole" -eq 1 ] || step "fetch $name $(pin_field "$name" version)" dep_resolve "$name" "$record"
-    if [ "$(dep_version "$name")" != "$(pin_field "$name" version)" ]; then
+    # Said once a run, however many variants are built.
+    if [ "$(dep_version "$name")" != "$(pin_field "$name" version)" ] && [[ " ${FALLBACKS_NOTED:=} " != *" $name "* ]]; then
+        FALLBACKS_NOTED+=" $name"
         note "$name: the pinned $(pin_field "$name" version) has left the archive; $(dep_version "$name") of the same" \
             "series is used, verified by the archive's signature (\`./build.sh update-deps\` moves the pin)"
     fi
