@@ -244,7 +244,8 @@ void inflow_on_recv(io_handle *h, int result, u8 *data) {
         w->dispatch_data = NULL;
         w->dispatch_len = 0;
         c->flags &= (u16)~CONN_IN_DISPATCH;
-        if (c->lent_len > 0 && !(c->flags & CONN_CLOSING)) outflow_send_lent(c);
+        bool gathered = c->lent_len > 0 && !(c->flags & CONN_SEND_LENT);
+        if (gathered && !(c->flags & CONN_CLOSING)) outflow_send_lent(c);
     }
     if (used < len && !(c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH))) {
         int reason = inflow_keep(c, data + used, len - used);
