@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// help.c: the pages of `sluice help`: usage, what it does, options, exit status. Kept short and exact; the
-// reference of the configuration is docs/configuration.md.
+// help.c: the pages of `sluice help`: usage, what it does, options, exit status. Kept short and
+// exact; the reference of the configuration is docs/configuration.md.
 #include "help.h"
 
 #include <string.h>
@@ -13,11 +13,11 @@ const char help_head[] =
     "usage: sluice COMMAND [options]\n"
     "\n";
 
-const char help_tail[] =
-    "\n"
-    "`sluice help COMMAND` shows the options and exit statuses of a command.\n"
-    "`sluice run` with nothing else starts on defaults: framed devices on 127.0.0.1:7000, metrics on\n"
-    "127.0.0.1:9600, data in ./sluice-data.\n";
+const char help_tail[] = "\n"
+                         "`sluice help COMMAND` shows the options and exit statuses of a command.\n"
+                         "`sluice run` with nothing else starts on defaults: framed devices on "
+                         "127.0.0.1:7000, metrics on\n"
+                         "127.0.0.1:9600, data in ./sluice-data.\n";
 
 static const struct {
     const char *command;
@@ -28,46 +28,51 @@ static const struct {
      "\n"
      "Runs the gateway in the foreground.\n"
      "\n"
-     "  -c FILE           the configuration; without it the defaults (`sluice check --print` shows them)\n"
+     "  -c FILE           the configuration; without it the defaults (`sluice check --print` shows "
+     "them)\n"
      "  --engine ENGINE   auto, uring, epoll-et, epoll-lt, poll or select; overrides `engine`\n"
      "  --workers N       worker threads, or auto; overrides `workers`\n"
      "\n"
-     "Signals: SIGTERM and SIGINT stop accepting, send what is queued (at most `drain_timeout`) and end;\n"
-     "a second one ends at once. SIGHUP reads the file again; connected clients stay, and a file with a\n"
+     "Signals: SIGTERM and SIGINT stop accepting, send what is queued (at most `drain_timeout`) "
+     "and end;\n"
+     "a second one ends at once. SIGHUP reads the file again; connected clients stay, and a file "
+     "with a\n"
      "mistake changes nothing.\n"
      "\n"
-     "Exit status: 0 ended as asked, 1 could not start or go on (the log says why), 2 wrong command line\n"
+     "Exit status: 0 ended as asked, 1 could not start or go on (the log says why), 2 wrong "
+     "command line\n"
      "or configuration, 70 out of memory at start.\n"},
-    {"check",
-     "usage: sluice check [-c FILE] [--print]\n"
-     "\n"
-     "Reads a configuration as `sluice run` would, without starting anything, and reports every mistake with\n"
-     "its line, what is wrong and what is allowed.\n"
-     "\n"
-     "  -c FILE   the file; without it the defaults are looked at\n"
-     "  --print   also prints all settings in force, as a configuration file (tokens are not shown)\n"
-     "\n"
-     "Exit status: 0 the file is good, 2 it is not, it can not be read, or the command line is wrong.\n"},
-    {"version",
-     "usage: sluice version\n"
-     "\n"
-     "Prints version, commit, C library and the I/O engines this binary has. Which of them this machine\n"
-     "allows is what `sluice probe` says.\n"
-     "\n"
-     "Exit status: 0.\n"},
-    {"probe",
-     "usage: sluice probe [--json]\n"
-     "\n"
-     "Tries io_uring end to end as the gateway would use it and says which engine `engine = auto` takes here,\n"
-     "why, and what would have to change for io_uring where it can not be used.\n"
-     "\n"
-     "Exit status: 0.\n"},
-    {"help",
-     "usage: sluice help [COMMAND]\n"
-     "\n"
-     "Lists the commands, or shows the page of one.\n"
-     "\n"
-     "Exit status: 0, or 2 for an unknown command.\n"},
+    {"check", "usage: sluice check [-c FILE] [--print]\n"
+              "\n"
+              "Reads a configuration as `sluice run` would, without starting anything, and reports "
+              "every mistake with\n"
+              "its line, what is wrong and what is allowed.\n"
+              "\n"
+              "  -c FILE   the file; without it the defaults are looked at\n"
+              "  --print   also prints all settings in force, as a configuration file (tokens are "
+              "not shown)\n"
+              "\n"
+              "Exit status: 0 the file is good, 2 it is not, it can not be read, or the command "
+              "line is wrong.\n"},
+    {"version", "usage: sluice version\n"
+                "\n"
+                "Prints version, commit, C library and the I/O engines this binary has. Which of "
+                "them this machine\n"
+                "allows is what `sluice probe` says.\n"
+                "\n"
+                "Exit status: 0.\n"},
+    {"probe", "usage: sluice probe [--json]\n"
+              "\n"
+              "Tries io_uring end to end as the gateway would use it and says which engine `engine "
+              "= auto` takes here,\n"
+              "why, and what would have to change for io_uring where it can not be used.\n"
+              "\n"
+              "Exit status: 0.\n"},
+    {"help", "usage: sluice help [COMMAND]\n"
+             "\n"
+             "Lists the commands, or shows the page of one.\n"
+             "\n"
+             "Exit status: 0, or 2 for an unknown command.\n"},
 };
 
 const char *help_text(const char *command) {

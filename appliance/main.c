@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// main.c: one binary, several commands: finds the command and calls its module. A command's main gets the
-// rest of the line with its own name as argv[0] and returns the exit status.
-// Invariant: output that could not be written (a full disk, a closed pipe) is not reported as success.
+// main.c: one binary, several commands: finds the command and calls its module. A command's main
+// gets the rest of the line with its own name as argv[0] and returns the exit status. Invariant:
+// output that could not be written (a full disk, a closed pipe) is not reported as success.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,8 @@ static const command commands[] = {
 static const command *find_command(const char *name) {
     static const struct {
         const char *option, *command;
-    } spellings[] = {{"--version", "version"}, {"-V", "version"}, {"--help", "help"}, {"-h", "help"}};
+    } spellings[] = {
+        {"--version", "version"}, {"-V", "version"}, {"--help", "help"}, {"-h", "help"}};
     for (size_t i = 0; i < ARRAY_LEN(spellings); i++) {
         if (strcmp(name, spellings[i].option) == 0) name = spellings[i].command;
     }
@@ -118,8 +119,9 @@ static int help_main(int argc, char **argv) {
 
 static int dispatch(int argc, char **argv) {
     if (argc < 2) {
-        fprintf(stderr, "sluice: a command is missing; `sluice run` starts the gateway, `sluice help` "
-                        "lists the commands\n");
+        fprintf(stderr,
+                "sluice: a command is missing; `sluice run` starts the gateway, `sluice help` "
+                "lists the commands\n");
         return STATUS_USAGE;
     }
     const command *c = find_command(argv[1]);

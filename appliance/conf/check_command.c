@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_command.c: `sluice check [-c FILE] [--print]`. Mistakes go to stderr, one line each; the verdict
-// and the configuration in force go to stdout. With --print the verdict is a comment, so that the output
-// is itself a configuration file. --reference, which help does not show, prints docs/configuration.md.
+// check_command.c: `sluice check [-c FILE] [--print]`. Mistakes go to stderr, one line each; the
+// verdict and the configuration in force go to stdout. With --print the verdict is a comment, so
+// that the output is itself a configuration file. --reference, which help does not show, prints
+// docs/configuration.md.
 #include "conf/check_command.h"
 
 #include <stdio.h>
@@ -24,7 +25,8 @@ static int usage(const char *what, const char *argument) {
     return STATUS_WRONG;
 }
 
-// Takes FILE of "-c FILE", "--config FILE" and "--config=FILE"; *next is the argument behind the option.
+// Takes FILE of "-c FILE", "--config FILE" and "--config=FILE"; *next is the argument behind the
+// option.
 static int take_file(check_options *o, const char *arg, int argc, char **argv, int *next) {
     const char *equals = strchr(arg, '='), *file = NULL;
     if (o->file != NULL) return usage("the file is given twice:", arg);
@@ -75,7 +77,8 @@ int check_main(int argc, char **argv) {
     }
     config *c = malloc(sizeof(*c));
     config_error *error = malloc(sizeof(*error));
-    if (c == NULL || error == NULL) base_out_of_memory("the configuration", sizeof(*c) + sizeof(*error));
+    if (c == NULL || error == NULL)
+        base_out_of_memory("the configuration", sizeof(*c) + sizeof(*error));
     if (o.file == NULL) {
         config_defaults(c);
     } else if (config_load(o.file, c, error) != 0) {

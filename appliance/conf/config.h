@@ -43,12 +43,12 @@ typedef struct listener_config {
     u32 max_conns;            // whole process; 0 = what descriptors and memory allow
     u32 max_conns_per_address; // 0 = no limit
     u32 accept_rate;          // per second, whole process; 0 = no limit
-    u32 out_bytes_max;        // output budget of one connection; default 256k, or what max_frame needs
+    u32 out_bytes_max;        // output budget of one connection; default 256k, more for max_frame
     u32 out_bytes_high;       // reading pauses above; default 64k; the largest reply fits above it
     char up_topic[256];       // default "devices/%i/up"; %i = device id
     char down_topic[256];     // default "devices/%i/down"; a filter, wildcards allowed
     char token[256];          // "" = none asked for; else hello's token must equal it
-    bool anonymous;           // default: true on local binds without token. In publish: !anonymous == token
+    bool anonymous;           // default: true on local binds without token; publish: true = no token
 } listener_config;
 
 typedef struct config {

@@ -124,12 +124,12 @@ static int skip_quoted(guard *g) {
 static int at_list_element(guard *g, char c) {
     switch (c) {
     case ',': return 0;
+    case '}':
     case ']': return open_pop(g, c);
     case '{':
     case '[': return open_push(g, c);
     case '"':
     case '\'': g->state = GUARD_AFTER; return skip_quoted(g);
-    case '}':
     case ';':
     case '=': return fail(g, g->line, "unexpected character in a list");
     default:

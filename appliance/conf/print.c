@@ -106,7 +106,8 @@ static const char reference_head[] =
     "- The file is UTF-8, at most 1 MiB. There are no includes, macros or variables, and no "
     "environment is read: what\n"
     "  the file says is all there is.\n"
-    "- A key or a section that is given twice, or is not known, is a mistake.\n\n";
+    "- A key or a section that is given twice, or is not known, is a mistake.\n\n"
+    "Complete files stand in `docs/examples/`.\n\n";
 
 void config_print_reference(void) {
     fputs(reference_head, stdout);

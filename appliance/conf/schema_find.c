@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// schema_find.c: looks into the table: a key's row, and the key that a mistyped one was meant to be.
+// schema_find.c: looks into the table: a key's row, and the key that a mistyped one was meant to
+// be.
 #include <string.h>
 
 #include "conf/schema.h"

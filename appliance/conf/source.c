@@ -147,7 +147,7 @@ static int run_library(conf_source *s, conf_errors *errors) {
         return -EINVAL;
     }
     s->top = ucl_parser_get_object(s->parser);
-    if (s->top == NULL) return -ENOMEM;
+    if (s->top == NULL) return 0; // nothing but blanks and comments
     if (ucl_object_type(s->top) != UCL_OBJECT) {
         conf_errors_add(errors, 1, NULL, "keys and sections are expected, not a list");
         return -EINVAL;
@@ -167,7 +167,7 @@ int conf_source_read(conf_source *s, const char *text, size_t bytes, conf_errors
     if (bytes > 0) memcpy(s->buf + 1, text, bytes);
     int rc = index_lines(s);
     if (rc == 0) rc = guard_check(s->buf + 1, bytes, errors);
-    if (rc == 0) rc = run_library(s, errors);
+    if (rc == 0 && bytes > 0) rc = run_library(s, errors);
     return rc;
 }
 

@@ -26,7 +26,7 @@ static u32 edit_distance(const char *a, size_t a_len, const char *b, size_t b_le
 }
 
 void suggest_offer(const char *word, size_t word_len, const char *name, u32 *best,
-                  const char **found) {
+                   const char **found) {
     size_t name_len = strlen(name);
     if (word_len == 0 || word_len > SUGGEST_BYTES_MAX || name_len > SUGGEST_BYTES_MAX) return;
     u32 distance = edit_distance(word, word_len, name, name_len);
