@@ -17,7 +17,7 @@
 static int parse_unix(const char *path, bind_address *out) {
     struct sockaddr_un *un = (struct sockaddr_un *)&out->addr;
     size_t len = strlen(path);
-    if (path[0] != '/') return -EINVAL;
+    if (len == 0) return -EINVAL;
     if (len >= sizeof(un->sun_path)) return -ERANGE;
     un->sun_family = AF_UNIX;
     memcpy(un->sun_path, path, len + 1);

@@ -48,7 +48,7 @@ typedef struct listener_config {
     char up_topic[256];       // default "devices/%i/up"; %i = device id
     char down_topic[256];     // default "devices/%i/down"; a filter, wildcards allowed
     char token[256];          // "" = none asked for; else hello's token must equal it
-    bool anonymous;           // default: true on local binds without token; publish: true = no token
+    bool anonymous;           // default: true on local binds without token; in publish: no token
 } listener_config;
 
 typedef struct config {
@@ -59,7 +59,6 @@ typedef struct config {
     u32 recv_bufs;            // uring provided buffers of a worker; 0 = auto
     u32 min_wait_us;          // uring batching bound; default in schema
     bool sqpoll;
-    bool direct_descriptors;
     u32 max_conns;            // whole process; 0 = from RLIMIT_NOFILE
     u64 memory_max;           // bytes for buffers, all workers; 0 = a quarter of RAM
     u64 drain_timeout_ms;     // SIGTERM: default 10s
@@ -99,7 +98,8 @@ int config_parse(const char *name, const char *text, size_t bytes, config *out,
                  config_error *error);
 // Writes the effective configuration in the file's own syntax; it reads back as the same
 // configuration, except that tokens are not shown. CONFIG_PRINT_BYTES is room enough for any.
-// Returns bytes, or -ENOSPC.
+// Returns bytes without
+// the terminator, which is always there, or -ENOSPC.
 #define CONFIG_PRINT_BYTES (256u << 10)
 ssize_t config_print(const config *c, char *out, size_t out_bytes);
 // Pure, any thread. "64k", "2g" -> bytes; "250ms", "7d" -> milliseconds; host:port, [v6]:port,

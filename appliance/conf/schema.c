@@ -104,9 +104,6 @@ const setting schema_settings[] = {
     {TOP(sqpoll), .type = SETTING_BOOL, .key = "sqpoll", .def = "no",
      .text = "uring: a kernel thread polls for submissions. It burns a CPU for each worker; for "
              "measurements."},
-    {TOP(direct_descriptors), .type = SETTING_BOOL, .key = "direct_descriptors", .def = "no",
-     .text = "uring: accepted connections live in the ring's own descriptor table when they never "
-             "have to move between workers. Saves CPU with many short connections."},
 
     {ADMIN(admin_enabled), .type = SETTING_BOOL, .key = "enabled", .def = "yes",
      .text = "Opens the admin listener. `sluice ctl` works without it, over `ctl_socket`."},
@@ -143,8 +140,9 @@ const setting schema_settings[] = {
      .flags = SETTING_REQUIRED,
      .text = "What is spoken: `frame` is a 4-byte big-endian length and then so many bytes."},
     {LISTENER(bind), .type = SETTING_BIND, .key = "bind", .flags = SETTING_REQUIRED,
-     .text = "The address to listen on: `0.0.0.0:7000`, `[::]:7000`, or `unix:/path`. Port 0 takes "
-             "a free port, which `sluice ctl status` shows. Host names are not looked up."},
+     .text = "The address to listen on: `0.0.0.0:7000`, `[::]:7000` (IPv6 and IPv4), or "
+             "`unix:/path`. Port 0 takes a free port, which `sluice ctl status` shows. Host names "
+             "are not looked up."},
     {LISTENER(mode), .type = SETTING_WORD, .key = "mode", .words = mode_words, .def = "ack",
      .text = "`echo` sends each frame back. `ack` answers each with its number on the connection. "
              "`publish` wants a hello with the device's id first and then publishes frames under "
@@ -163,11 +161,11 @@ const setting schema_settings[] = {
     {LISTENER(idle_timeout_ms), .type = SETTING_MS64, .key = "idle_timeout", .min = 100,
      .max = 365 * MS_D, .zero = "never", .def = "60s",
      .text = "A connection that sends nothing, not even a heartbeat, for so long is closed "
-             "(`idle`). Two to three times the devices' heartbeat."},
+             "(`idle_timeout`). Two to three times the devices' heartbeat."},
     {LISTENER(packet_timeout_ms), .type = SETTING_MS64, .key = "packet_timeout", .min = 100,
      .max = 1 * MS_D, .zero = "never", .def = "30s",
-     .text = "A frame that has begun must be complete after this time. Raise it for large frames "
-             "on slow lines."},
+     .text = "A frame that has begun must be complete after this time, or the connection is closed "
+             "(`packet_timeout`). Raise it for large frames on slow lines."},
     {LISTENER(hello_timeout_ms), .type = SETTING_MS64, .key = "hello_timeout", .min = 100,
      .max = 1 * MS_H, .def = "10s",
      .text = "`publish`: a device must have sent its hello after this time, or it is closed "
@@ -205,8 +203,8 @@ const setting schema_settings[] = {
              "(`address_limit`). Mind fleets behind one NAT address."},
     {LISTENER(accept_rate), .type = SETTING_COUNT, .key = "accept_rate", .max = 10000000,
      .zero = "unlimited", .def = "unlimited",
-     .text = "New connections per second, all workers together; those above it are closed "
-             "(`accept_rate`)."},
+     .text = "New connections per second, all workers together, each with its share. Those above "
+             "it are not refused: they wait in the kernel's queue (`backlog`)."},
     {LISTENER(out_bytes_max), .type = SETTING_BYTES32, .key = "out_max", .min = 1 * KIB,
      .max = 1 * GIB, .zero = "auto", .def = "auto",
      .text = "Output that may wait for one connection. `auto` is 256k, and more where `max_frame` "
