@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// log.h: asynchronous logging. Any thread formats a line straight into a lock-free ring (8 MiB unless
+// log.h: asynchronous logging. Any thread puts a formatted text into a lock-free ring (8 MiB unless
 // configured); one writer thread takes lines out and gives them to the sinks: stderr, a rotated file,
 // syslog (RFC 5424). A caller never blocks and never waits for a sink: when the ring is full the line is
 // dropped and counted, and the writer says how many were lost when there is room again.
 //
-// Before log_start (and in the short-lived subcommands) lines go to stderr directly.
+// Before log_start (and in the short-lived subcommands) lines go to stderr directly; after log_stop too,
+// but then a line that stderr does not take at once is lost.
 #ifndef SLUICE_BASE_LOG_H
 #define SLUICE_BASE_LOG_H
 
@@ -23,11 +24,15 @@ typedef struct log_config {
     const char *hostname;    // for RFC 5424; NULL = gethostname
 } log_config;
 
-// Starts the writer thread. Returns 0 or -errno with the failing step in *step. Strings are copied.
+// Starts the writer thread. Returns 0 or -errno with the failing step in *step. Strings are copied. A
+// file is created and opened once to check it; syslog need not be reachable yet. May be called again after
+// log_stop, while no other thread logs.
 int log_start(const log_config *config, const char **step);
 // Applies a new configuration without losing lines (SIGHUP; also re-opens the file). ring_bytes stays.
+// On an error (named as above) the old configuration stays. Returns before the writer has taken over.
 int log_reload(const log_config *config, const char **step);
-// Writes what is in the ring (waits at most deadline_ms for the sinks) and ends the thread.
+// Writes what is in the ring (waits at most deadline_ms for the sinks, 200 ms more for a system call that
+// is under way) and ends the thread. Lines that no sink took in time are counted as dropped.
 void log_stop(u32 deadline_ms);
 
 // Cheap test before building arguments.
@@ -44,9 +49,9 @@ void log_write(log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
     } while (0)
 
 typedef struct log_stats {
-    u64 lines;    // accepted into the ring
-    u64 dropped;  // ring full
-    u64 sink_errors;
+    u64 lines;    // taken out of the ring by the writer
+    u64 dropped;  // ring full, or (once per sink) the buffer of a stalled or failing sink full
+    u64 sink_errors; // failed writes, opens, renames and connects
     u64 ring_bytes, ring_used_max;
 } log_stats;
 log_stats log_stats_get(void); // any thread
