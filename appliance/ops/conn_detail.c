@@ -5,6 +5,7 @@
 // The events are read from the worker's flight recorder, which any thread may do; slot and generation from the
 // worker's answer say which of them are this connection's.
 #include <stdlib.h>
+#include <string.h>
 
 #include "ops/conn_id.h"
 #include "ops/conn_json.h"
@@ -103,7 +104,9 @@ static void arrived(ops_request *r, http_exchange *x) {
 void conn_handle(http_exchange *x, const char *rest) {
     u64 id;
     if (!conn_id_parse(rest, &id)) {
-        http_answer_error(x, 400, "a connection's id is hexadecimal, as in the list and in the log");
+        bool too_long = rest[strspn(rest, "0123456789abcdefABCDEF")] == '\0';
+        if (too_long) http_answer_error(x, 404, "no connection has an id as long as this");
+        else http_answer_error(x, 400, "a connection's id is hexadecimal, as in the list and in the log");
         return;
     }
     bool kick = http_req(x)->method == HTTP_METHOD_DELETE;

@@ -15,9 +15,21 @@
 
 #define LIMIT_DEFAULT 100u
 
-typedef enum sort_key { SORT_ID, SORT_BYTES, SORT_AGE, SORT_IDLE, SORT_OUT_BYTES, SORT_PACKETS, SORT_KEYS } sort_key;
+typedef enum sort_key {
+    SORT_ID,
+    SORT_BYTES,
+    SORT_BYTES_IN,
+    SORT_BYTES_OUT,
+    SORT_AGE,
+    SORT_IDLE,
+    SORT_OUT_BYTES,
+    SORT_PACKETS,
+    SORT_KEYS
+} sort_key;
 
-static const char *const sort_names[SORT_KEYS] = {"id", "bytes", "age", "idle", "out_bytes", "packets"};
+static const char *const sort_names[SORT_KEYS] = {
+    "id", "bytes", "bytes_in", "bytes_out", "age", "idle", "out_bytes", "packets",
+};
 
 typedef struct row {
     u64 key; // smaller comes first
@@ -51,6 +63,8 @@ static u64 key_of(const conns_state *s, const conn_view *v) {
     u64 key = v->id;
     switch (s->sort) {
     case SORT_BYTES: key = v->bytes_in + v->bytes_out; break;
+    case SORT_BYTES_IN: key = v->bytes_in; break;
+    case SORT_BYTES_OUT: key = v->bytes_out; break;
     case SORT_AGE: key = v->age_ns; break;
     case SORT_IDLE: key = v->idle_ns; break;
     case SORT_OUT_BYTES: key = v->out_bytes; break;
@@ -218,7 +232,7 @@ static const char *parse_order(const http_request *r, conns_state *s) {
     const char *sort = http_param_get(r, "sort"), *order = http_param_get(r, "order");
     u32 key = SORT_ID;
     if (sort != NULL && !name_find(sort_names, SORT_KEYS, sort, &key)) {
-        return "sort: id, bytes, age, idle, out_bytes or packets";
+        return "sort: id, bytes, bytes_in, bytes_out, age, idle, out_bytes or packets";
     }
     s->sort = (sort_key)key;
     s->descending = s->sort != SORT_ID; // the largest first, but ids as they were given

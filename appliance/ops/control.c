@@ -27,9 +27,9 @@ void config_handle(http_exchange *x, const char *rest) {
     (void)rest;
     static const char *const known[] = {"format", NULL};
     const char *format = http_param_get(http_req(x), "format");
-    bool as_text = format != NULL && strcmp(format, "text") == 0;
-    if (http_param_unknown(http_req(x), known) != NULL || (format != NULL && !as_text && strcmp(format, "json") != 0)) {
-        http_answer_error(x, 400, "parameters: format=json or format=text");
+    bool as_text = format == NULL || strcmp(format, "text") == 0;
+    if (http_param_unknown(http_req(x), known) != NULL || (!as_text && strcmp(format, "json") != 0)) {
+        http_answer_error(x, 400, "parameters: format=text or format=json");
         return;
     }
     char *conf = malloc(CONFIG_TEXT_BYTES_MAX);

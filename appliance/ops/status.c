@@ -4,6 +4,7 @@
 // when one looks at it.
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "net/listener.h"
@@ -22,12 +23,10 @@ static void put_slab(json *j, yyjson_mut_val *list, const slab *slab_ptr) {
     json_u64(j, o, "refused", u.refused);
 }
 
-static void put_worker(json *j, yyjson_mut_val *list, const worker *w, hist *scratch) {
+static void put_worker(json *j, yyjson_mut_val *o, const worker *w, hist *scratch) {
     const worker_metrics *m = &w->metrics;
-    yyjson_mut_val *o = json_arr_obj(j, list);
     u64 now = clock_mono_ns(), last = counter_get(&m->heartbeat_ns);
     json_u64(j, o, "worker", w->index);
-    json_str(j, o, "role", w->is_ops ? "operations" : "device");
     json_str(j, o, "engine", io_kind_name(io_engine_kind(w->engine)));
     int cpu = __atomic_load_n(&w->cpu, __ATOMIC_RELAXED);
     if (cpu >= 0) json_int(j, o, "cpu", cpu);
@@ -104,6 +103,7 @@ static void put_gateway(json *j, const gateway *gw, const config *conf) {
     for (u32 i = 0; i < gw->worker_count; i++) conns += counter_get(&gw->workers[i].metrics.conns_open);
     json_str(j, j->root, "version", SLUICE_VERSION);
     json_str(j, j->root, "commit", SLUICE_COMMIT);
+    json_int(j, j->root, "pid", getpid());
     json_str(j, j->root, "engine", io_kind_name(gw->engine));
     json_str(j, j->root, "engine_why", gw->engine_why);
     json_str(j, j->root, "started", text_time(gw->started_real_ns, started));
@@ -128,7 +128,8 @@ void status_handle(http_exchange *x, const char *rest) {
     json_begin(&j);
     put_gateway(&j, gw, conf);
     yyjson_mut_val *workers = json_arr(&j, j.root, "workers");
-    for (u32 i = 0; i <= gw->worker_count; i++) put_worker(&j, workers, &gw->workers[i], scratch);
+    for (u32 i = 0; i < gw->worker_count; i++) put_worker(&j, json_arr_obj(&j, workers), &gw->workers[i], scratch);
+    put_worker(&j, json_obj(&j, j.root, "operations"), x->worker, scratch);
     free(scratch);
     put_listeners(&j, gw, conf);
     put_process(&j);

@@ -3,7 +3,8 @@
 // workers merged by time. Reading costs the workers nothing; only the names of connections are asked for.
 //
 //   all       every event; names where known, at most one walk over a worker's connections a second
-//   conn=ID   the events of one connection, until it has closed
+//   conn=ID   the events of one connection, until it has closed; also of one that has closed already, as long
+//             as its first event is still there
 //   peer=ADDR the events of connections whose peer matches: an event of an unknown slot is held back
 //             until a walk has told whose it is. A connection that ended before the walk is not shown.
 //
@@ -40,7 +41,6 @@ typedef struct trace_state {
     bool follow;
     bool streaming;      // the answer has begun
     bool ended;          // conn=: it has closed
-    bool again;          // conn=: it moved; find it on its new worker
     u64 id;
     peer_filter peer;
     u32 workers;         // readers
@@ -67,7 +67,8 @@ static void put_event(text *out, const trace_state *s, u32 from, const recorder_
     text_printf(out, "{\"time\":\"%s\",\"worker\":%u,\"event\":\"%s\"", text_time(r->time_ns + s->real_offset_ns, time),
                 from, recorder_event_name(r->event));
     if (name != NULL && name->known) {
-        text_printf(out, ",\"conn\":\"%s\",\"peer\":\"%s\"", conn_id_print(name->id, id), name->peer);
+        text_printf(out, ",\"conn\":\"%s\"", conn_id_print(name->id, id));
+        if (name->peer[0] != '\0') text_printf(out, ",\"peer\":\"%s\"", name->peer);
     }
     if (r->slot != UINT32_MAX) text_printf(out, ",\"slot\":%u,\"generation\":%u", r->slot, r->generation);
     text_printf(out, ",\"result\":%d", r->result);
@@ -153,11 +154,33 @@ static u32 oldest(trace_state *s, const gateway *gw) {
 
 typedef enum verdict { SHOW, SKIP, HOLD } verdict;
 
-// conn=: only its own events; the last one ends the trace, and a move makes it look elsewhere.
-static verdict judge_conn(trace_state *s, const trace_name *name, const recorder_record *r) {
-    if (name == NULL || !name->known) return SKIP;
+// The id in a connection's first event on a worker: the record has its low half, the rest is that of the
+// connection counted last, which is at most 2^31 away.
+static bool id_of_first_event(const gateway *gw, u32 from, const recorder_record *r, u64 *id) {
+    if (r->event != REC_ADOPT && r->event != REC_MOVE_IN) return false;
+    u32 accepted_by = r->event == REC_ADOPT ? from : (u32)r->result;
+    if (accepted_by > gw->worker_count) return false;
+    const worker_metrics *m = &gw->workers[accepted_by].metrics;
+    u64 last = counter_get(&m->conns_opened) + counter_get(&m->moved_in);
+    u64 number = (last & ~0xffffffffull) | r->flags;
+    if (number > last + (1ull << 31) && number >= (1ull << 32)) number -= 1ull << 32;
+    *id = (u64)accepted_by << 48 | number;
+    return true;
+}
+
+// conn=: only its own events; the last one ends the trace, and a move opens another worker's recorder.
+static verdict judge_conn(trace_state *s, const gateway *gw, u32 from, const recorder_record *r,
+                          const trace_name **name) {
+    u64 id;
+    if (id_of_first_event(gw, from, r, &id) && id == s->id && *name == NULL) {
+        trace_names_put(&s->names, from, r->slot, r->generation, id, "");
+        *name = trace_names_find(&s->names, from, r->slot, r->generation);
+    }
+    if (*name == NULL || !(*name)->known) return SKIP;
     if (r->event == REC_CLOSED) s->ended = true;
-    if (r->event == REC_MOVE_OUT && s->follow) s->again = true;
+    if (r->event == REC_MOVE_OUT && r->result >= 0 && (u32)r->result < s->workers) {
+        s->readers[r->result].wanted = true;
+    }
     return SHOW;
 }
 
@@ -166,12 +189,17 @@ static verdict judge(http_exchange *x, u32 from, const recorder_record *r, const
     trace_state *s = x->state;
     trace_reader *reader = &s->readers[from];
     *name = r->slot == UINT32_MAX ? NULL : trace_names_find(&s->names, from, r->slot, r->generation);
-    if (s->mode == TRACE_CONN) return judge_conn(s, *name, r);
+    if (s->mode == TRACE_CONN) return judge_conn(s, x->worker->gw, from, r, name);
+    u64 id;
+    if (s->mode == TRACE_ALL && *name == NULL && id_of_first_event(x->worker->gw, from, r, &id)) {
+        trace_names_put(&s->names, from, r->slot, r->generation, id, "");
+        *name = trace_names_find(&s->names, from, r->slot, r->generation);
+    }
     if (r->slot == UINT32_MAX) return s->mode == TRACE_ALL ? SHOW : SKIP;
     if (*name != NULL) return s->mode == TRACE_ALL || (*name)->known ? SHOW : SKIP;
     // Seen by the last walk it would have a name; one more walk later than the event decides.
     if (reader->walked_ns > r->time_ns) {
-        trace_names_put(&s->names, from, r->slot, r->generation, NULL);
+        trace_names_put_unknown(&s->names, from, r->slot, r->generation);
         return s->mode == TRACE_ALL ? SHOW : SKIP;
     }
     u64 again_ns = s->mode == TRACE_ALL ? WALK_AGAIN_ALL_NS : WALK_AGAIN_NS;
@@ -186,12 +214,6 @@ static http_page trace_page(http_exchange *x, text *out) {
     while (!s->ended) {
         if (out->len >= LIMIT_HTTP_PAGE_BYTES) return HTTP_PAGE_MORE;
         if (waits_for_names(x)) return HTTP_PAGE_WAIT;
-        if (s->again) {
-            s->again = false;
-            s->asked_workers = 0;
-            if (!ask_new(x, 0)) s->ended = true;
-            continue;
-        }
         u32 from = oldest(s, x->worker->gw);
         for (u32 i = 0; i < s->workers; i++) put_lost(out, i, &s->readers[i]);
         if (from == UINT32_MAX) return s->follow ? HTTP_PAGE_WAIT : HTTP_PAGE_END;
@@ -218,14 +240,16 @@ static void begin_stream(http_exchange *x) {
     http_answer_pages(x, HTTP_NDJSON, trace_page, s->follow);
 }
 
+// conn=: no worker has it. What is left of one that has closed can still be shown.
 static void not_found(http_exchange *x) {
     trace_state *s = x->state;
-    if (s->streaming) {
-        s->ended = true;
+    if (s->names.count > 0) {
+        s->follow = false;
+        begin_stream(x);
         return;
     }
     char id[CONN_ID_TEXT];
-    http_answer_error(x, 404, "no connection %s; it may have ended", conn_id_print(s->id, id));
+    http_answer_error(x, 404, "no connection %s; it may have ended long ago", conn_id_print(s->id, id));
 }
 
 static void cannot_ask(http_exchange *x, u32 target) {
@@ -256,7 +280,8 @@ static void arrived(ops_request *r, http_exchange *x) {
     s->request = NULL;
     for (u32 i = 0; i < r->view_count; i++) {
         const conn_view *v = &r->views[i];
-        if (!trace_names_put(&s->names, v->worker, v->slot, v->generation, v)) break; // shown without a name
+        bool put = trace_names_put(&s->names, v->worker, v->slot, v->generation, v->id, v->peer);
+        if (!put) break; // shown without a name
         if (s->mode == TRACE_CONN) s->readers[v->worker].wanted = true;
     }
     if (r->kind == OPS_CONN) {
@@ -285,8 +310,8 @@ static bool choose_workers(trace_state *s, const http_request *r, const gateway 
         u64 written = __atomic_load_n(&gw->workers[i].rec.written, __ATOMIC_ACQUIRE);
         reader->stop = written;
         // What happened before is of use too: the ring holds the last seconds.
+        if (s->mode == TRACE_CONN) continue; // wanted is decided by where it is found, from the ring's start
         reader->after = written > LIMIT_RECORDER_EVENTS / 2 ? written - LIMIT_RECORDER_EVENTS / 2 : 0;
-        if (s->mode == TRACE_CONN) continue; // decided by where it is found
         reader->wanted = only == UINT64_MAX ? i < gw->worker_count : i == only;
     }
     return true;
@@ -313,6 +338,23 @@ static const char *parse(trace_state *s, const http_request *r, const gateway *g
     return NULL;
 }
 
+// conn=: its first events may be in the recorders; this also finds one that has closed.
+static bool find_first_events(trace_state *s, const gateway *gw) {
+    recorder_record *all = malloc(LIMIT_RECORDER_EVENTS * sizeof(*all));
+    if (all == NULL) return false;
+    for (u32 i = 0; i < s->workers; i++) {
+        u64 next, lost, id;
+        size_t count = recorder_read(&gw->workers[i].rec, 0, all, LIMIT_RECORDER_EVENTS, &next, &lost);
+        for (size_t k = 0; k < count; k++) {
+            if (!id_of_first_event(gw, i, &all[k], &id) || id != s->id) continue;
+            trace_names_put(&s->names, i, all[k].slot, all[k].generation, id, "");
+            s->readers[i].wanted = true;
+        }
+    }
+    free(all);
+    return true;
+}
+
 void trace_handle(http_exchange *x, const char *rest) {
     (void)rest;
     const gateway *gw = x->worker->gw;
@@ -328,6 +370,10 @@ void trace_handle(http_exchange *x, const char *rest) {
     const char *error = parse(s, http_req(x), gw);
     if (error != NULL) {
         http_answer_error(x, 400, "%s", error);
+        return;
+    }
+    if (s->mode == TRACE_CONN && !find_first_events(s, gw)) {
+        http_answer_error(x, 503, "no memory");
         return;
     }
     u32 first = s->mode == TRACE_CONN ? MIN((u32)(s->id >> 48), gw->worker_count) : next_unwalked(s);

@@ -3,6 +3,7 @@
 // multiplicative mix suffices.
 #include "ops/trace_names.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,14 +52,23 @@ static bool grow(trace_names *t) {
     return true;
 }
 
-bool trace_names_put(trace_names *t, u32 from, u32 slot, u32 generation, const conn_view *view) {
-    if (!grow(t)) return false;
+static trace_name *put(trace_names *t, u32 from, u32 slot, u32 generation) {
+    if (!grow(t)) return NULL;
     trace_name *n = &t->table[place_of(t, from, slot, generation)];
     if (!n->used) t->count++;
     *n = (trace_name){.worker = from, .slot = slot, .generation = generation, .used = true};
-    if (view == NULL) return true;
+    return n;
+}
+
+bool trace_names_put(trace_names *t, u32 from, u32 slot, u32 generation, u64 id, const char *peer) {
+    trace_name *n = put(t, from, slot, generation);
+    if (n == NULL) return false;
     n->known = true;
-    n->id = view->id;
-    memcpy(n->peer, view->peer, sizeof(n->peer));
+    n->id = id;
+    snprintf(n->peer, sizeof(n->peer), "%s", peer);
     return true;
+}
+
+bool trace_names_put_unknown(trace_names *t, u32 from, u32 slot, u32 generation) {
+    return put(t, from, slot, generation) != NULL;
 }

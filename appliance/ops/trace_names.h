@@ -13,7 +13,7 @@ typedef struct trace_name {
     u32 worker, slot, generation;
     bool used, known;
     u64 id;
-    char peer[CONN_PEER_TEXT];
+    char peer[CONN_PEER_TEXT]; // "" = not known
 } trace_name;
 
 typedef struct trace_names {
@@ -24,7 +24,9 @@ typedef struct trace_names {
 void trace_names_free(trace_names *t);
 // NULL when nothing is known about it.
 const trace_name *trace_names_find(const trace_names *t, u32 from, u32 slot, u32 generation);
-// Adds or replaces. id and peer of a view; view NULL: looked for and not found. False: out of memory.
-bool trace_names_put(trace_names *t, u32 from, u32 slot, u32 generation, const conn_view *view);
+// Adds or replaces. peer may be "". False: out of memory.
+bool trace_names_put(trace_names *t, u32 from, u32 slot, u32 generation, u64 id, const char *peer);
+// Notes that it was looked for and not found.
+bool trace_names_put_unknown(trace_names *t, u32 from, u32 slot, u32 generation);
 
 #endif
