@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+// ctl.c: see ctl.h. The command line, made into one request of the admin API; what comes back is printed as tables
+// (ctl_print.c) or given out as it is.
+//
+// Invariant: with --json stdout carries the API's answer and nothing else; messages go to stderr.
+#include "ops/ctl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "conf/config.h"
+#include "ops/ctl_client.h"
+#include "ops/ctl_print.h"
+#include "ops/text.h"
+
+#define ANSWER_BYTES_MAX (16u << 20) // 10,000 connections take 4 MiB
+#define LINE_BYTES_MAX 4096u
+
+static const char usage[] =
+    "usage: sluice ctl [-c FILE | --socket PATH | --addr HOST:PORT] COMMAND [options]\n"
+    "\n"
+    "  status                       what runs, workers, listeners, memory\n"
+    "  conns [filters]              device connections: --listener NAME, --peer ADDR[/BITS], --state NAME,\n"
+    "                               --slow any|REASON, --sort KEY, --order asc|desc, --limit N, --offset N, --admin\n"
+    "  conn ID                      one connection: state, queues, timers, last events\n"
+    "  kick ID                      end a connection\n"
+    "  trace [--follow]             what the engines do, like strace: --conn ID, --peer ADDR[/BITS], --worker N\n"
+    "  log [--follow]               the last lines of the log: --level error|warn|info|debug\n"
+    "  publish TOPIC [PAYLOAD|-]    a message to devices; - reads it from standard input\n"
+    "  reload                       read the configuration again\n"
+    "  config                       the configuration in force\n"
+    "  metrics                      all counters\n"
+    "\n"
+    "  --json                       the API's own answer instead of a table\n"
+    "  --socket PATH                the gateway's control socket; without it ctl_socket of -c FILE, or\n"
+    "                               ./sluice-data/ctl.sock\n"
+    "  --addr HOST:PORT             its admin port instead\n"
+    "\n"
+    "Exit status: 0 done; 1 the gateway can or will not; 2 wrong command line; 3 no gateway there;\n"
+    "4 no complete answer.\n";
+
+// Options that become query parameters of the same name.
+typedef enum option_id {
+    OPT_LISTENER,
+    OPT_PEER,
+    OPT_STATE,
+    OPT_SLOW,
+    OPT_SORT,
+    OPT_ORDER,
+    OPT_LIMIT,
+    OPT_OFFSET,
+    OPT_ADMIN,
+    OPT_CONN,
+    OPT_WORKER,
+    OPT_FOLLOW,
+    OPT_LEVEL,
+    OPTIONS
+} option_id;
+
+static const struct {
+    const char *name;
+    bool flag; // takes no value
+} options[OPTIONS] = {
+    [OPT_LISTENER] = {"listener", false}, [OPT_PEER] = {"peer", false},     [OPT_STATE] = {"state", false},
+    [OPT_SLOW] = {"slow", false},         [OPT_SORT] = {"sort", false},     [OPT_ORDER] = {"order", false},
+    [OPT_LIMIT] = {"limit", false},       [OPT_OFFSET] = {"offset", false}, [OPT_ADMIN] = {"admin", true},
+    [OPT_CONN] = {"conn", false},         [OPT_WORKER] = {"worker", false}, [OPT_FOLLOW] = {"follow", true},
+    [OPT_LEVEL] = {"level", false},
+};
+#define BIT(option) (1u << (option))
+
+typedef struct ctl_args {
+    const struct command *command;
+    const char *words[3]; // what is no option: command and its operands
+    int word_count;
+    const char *values[OPTIONS];
+    const char *config_file, *socket, *addr;
+    bool json;
+} ctl_args;
+
+typedef struct command {
+    const char *name;
+    int operands_min, operands_max;
+    u32 options;
+    int (*run)(const ctl_target *target, const ctl_args *args);
+} command;
+
+// --- requests ---
+
+// Appends value with everything encoded that has a meaning in a query.
+static void put_encoded(text *out, const char *value) {
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/:";
+    for (; *value != '\0'; value++) {
+        if (strchr(plain, *value) != NULL) text_append(out, value, 1);
+        else text_printf(out, "%%%02X", (u8)*value);
+    }
+}
+
+static text path_make(const char *path, const ctl_args *args) {
+    text out = text_make(LIMIT_HTTP_URL_BYTES);
+    const char *separator = "?";
+    text_puts(&out, path);
+    for (u32 i = 0; i < OPTIONS; i++) {
+        if (args->values[i] == NULL) continue;
+        text_printf(&out, "%s%s=", separator, options[i].name);
+        put_encoded(&out, args->values[i]);
+        separator = "&";
+    }
+    return out;
+}
+
+static int call(const ctl_target *target, ctl_call *c, const text *path) {
+    if (path->failed) {
+        fprintf(stderr, "sluice ctl: the arguments are too long\n");
+        return CTL_USAGE;
+    }
+    c->path = path->data;
+    return ctl_call_run(target, c);
+}
+
+static bool part_collect(void *context, const char *bytes, size_t len) {
+    text_append(context, bytes, len);
+    return !((text *)context)->failed;
+}
+
+static bool part_print(void *context, const char *bytes, size_t len) {
+    (void)context;
+    return fwrite(bytes, 1, len, stdout) == len && fflush(stdout) == 0;
+}
+
+// Asks and prints: the answer as it is, or what print makes of its JSON.
+static int ask(const ctl_target *target, const ctl_args *args, const char *method, const char *path_text,
+               void (*print)(yyjson_val *root)) {
+    text answer = text_make(ANSWER_BYTES_MAX), path = path_make(path_text, args);
+    ctl_call c = {.method = method, .body_part = part_collect, .context = &answer};
+    int status = call(target, &c, &path);
+    if (status == CTL_OK && answer.failed) {
+        fprintf(stderr, "sluice ctl: the answer is too large\n");
+        status = CTL_BROKEN;
+    } else if (status == CTL_OK && (args->json || print == NULL)) {
+        fwrite(answer.data, 1, answer.len, stdout);
+    } else if (status == CTL_OK) {
+        yyjson_doc *doc = yyjson_read(answer.data, answer.len, 0);
+        if (doc == NULL) {
+            fprintf(stderr, "sluice ctl: the answer is not JSON\n");
+            status = CTL_BROKEN;
+        } else {
+            print(yyjson_doc_get_root(doc));
+        }
+        yyjson_doc_free(doc);
+    }
+    text_free(&answer);
+    text_free(&path);
+    return status;
+}
+
+// --- commands ---
+
+static int run_status(const ctl_target *target, const ctl_args *args) {
+    return ask(target, args, "GET", "/api/status", ctl_print_status);
+}
+
+static int run_conns(const ctl_target *target, const ctl_args *args) {
+    return ask(target, args, "GET", "/api/conns", ctl_print_conns);
+}
+
+static int ask_conn(const ctl_target *target, const ctl_args *args, const char *method,
+                    void (*print)(yyjson_val *root)) {
+    text path = text_make(LIMIT_HTTP_URL_BYTES);
+    text_puts(&path, "/api/conns/");
+    put_encoded(&path, args->words[1]);
+    int status = path.failed ? CTL_USAGE : ask(target, args, method, path.data, print);
+    if (path.failed) fprintf(stderr, "sluice ctl: the id is too long\n");
+    text_free(&path);
+    return status;
+}
+
+static int run_conn(const ctl_target *target, const ctl_args *args) {
+    return ask_conn(target, args, "GET", ctl_print_conn);
+}
+
+static void print_kicked(yyjson_val *root) {
+    const char *id = yyjson_get_str(yyjson_obj_get(root, "kicked"));
+    printf("connection %s has been ended\n", id != NULL ? id : "?");
+}
+
+static int run_kick(const ctl_target *target, const ctl_args *args) {
+    return ask_conn(target, args, "DELETE", print_kicked);
+}
+
+static void print_reloaded(yyjson_val *root) {
+    (void)root;
+    printf("the configuration has been applied\n");
+}
+
+static int run_reload(const ctl_target *target, const ctl_args *args) {
+    return ask(target, args, "POST", "/api/reload", print_reloaded);
+}
+
+static int run_config(const ctl_target *target, const ctl_args *args) {
+    return ask(target, args, "GET", args->json ? "/api/config?format=json" : "/api/config", NULL);
+}
+
+// A trace comes in pieces that do not end with lines.
+typedef struct line_splitter {
+    char line[LINE_BYTES_MAX];
+    size_t len;
+} line_splitter;
+
+static bool part_trace(void *context, const char *bytes, size_t len) {
+    line_splitter *s = context;
+    for (size_t i = 0; i < len; i++) {
+        if (bytes[i] != '\n') {
+            if (s->len < sizeof(s->line)) s->line[s->len++] = bytes[i];
+            continue;
+        }
+        yyjson_doc *doc = yyjson_read(s->line, s->len, 0);
+        if (doc != NULL) ctl_print_event(yyjson_doc_get_root(doc));
+        yyjson_doc_free(doc);
+        s->len = 0;
+    }
+    return fflush(stdout) == 0;
+}
+
+static int run_stream(const ctl_target *target, const ctl_args *args, const char *path_text, ctl_call *c) {
+    text path = path_make(path_text, args);
+    c->method = "GET";
+    c->endless = args->values[OPT_FOLLOW] != NULL;
+    int status = call(target, c, &path);
+    text_free(&path);
+    return status;
+}
+
+static int run_trace(const ctl_target *target, const ctl_args *args) {
+    line_splitter splitter = {.len = 0};
+    ctl_call c = {.body_part = args->json ? part_print : part_trace, .context = &splitter};
+    return run_stream(target, args, "/api/trace", &c);
+}
+
+static int run_log(const ctl_target *target, const ctl_args *args) {
+    ctl_call c = {.body_part = part_print};
+    return run_stream(target, args, "/api/log", &c);
+}
+
+// "name{labels} value" lines as one JSON object.
+static int print_metrics_json(const text *answer) {
+    yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+    yyjson_mut_val *root = yyjson_mut_obj(doc);
+    yyjson_mut_doc_set_root(doc, root);
+    char *save = NULL;
+    for (char *line = strtok_r(answer->data, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
+        char *space = strrchr(line, ' ');
+        if (line[0] == '#' || space == NULL) continue;
+        *space = '\0';
+        yyjson_mut_obj_add_real(doc, root, line, strtod(space + 1, NULL));
+    }
+    char *json = yyjson_mut_write(doc, YYJSON_WRITE_NEWLINE_AT_END | YYJSON_WRITE_INF_AND_NAN_AS_NULL, NULL);
+    if (json != NULL) fputs(json, stdout);
+    else fprintf(stderr, "sluice ctl: the metrics do not become JSON\n");
+    free(json);
+    yyjson_mut_doc_free(doc);
+    return json != NULL ? CTL_OK : CTL_BROKEN;
+}
+
+static int run_metrics(const ctl_target *target, const ctl_args *args) {
+    text answer = text_make(ANSWER_BYTES_MAX), path = path_make("/metrics", args);
+    ctl_call c = {.method = "GET", .body_part = args->json ? part_collect : part_print, .context = &answer};
+    int status = call(target, &c, &path);
+    if (status == CTL_OK && args->json) status = answer.len > 0 ? print_metrics_json(&answer) : CTL_BROKEN;
+    text_free(&answer);
+    text_free(&path);
+    return status;
+}
+
+// Reads standard input up to what the gateway takes.
+static bool read_payload(text *out) {
+    char buf[16384];
+    size_t n;
+    while ((n = fread(buf, 1, sizeof(buf), stdin)) > 0) text_append(out, buf, n);
+    if (!out->failed && !ferror(stdin)) return true;
+    fprintf(stderr, out->failed ? "sluice ctl: the payload is over %u bytes\n" : "sluice ctl: standard input: error\n",
+            LIMIT_HTTP_BODY_BYTES);
+    return false;
+}
+
+static void print_published(yyjson_val *root) {
+    printf("published %llu bytes\n", (unsigned long long)yyjson_get_uint(yyjson_obj_get(root, "bytes")));
+}
+
+static int run_publish(const ctl_target *target, const ctl_args *args) {
+    const char *payload = args->word_count > 2 ? args->words[2] : "";
+    text body = text_make(LIMIT_HTTP_BODY_BYTES), path = text_make(LIMIT_HTTP_URL_BYTES);
+    text answer = text_make(ANSWER_BYTES_MAX);
+    int status = CTL_USAGE;
+    if (strcmp(payload, "-") != 0) text_puts(&body, payload);
+    if (strcmp(payload, "-") != 0 || read_payload(&body)) {
+        text_puts(&path, "/api/publish?topic=");
+        put_encoded(&path, args->words[1]);
+        ctl_call c = {.method = "POST", .body = body.data, .body_len = body.len, .body_part = part_collect,
+                      .context = &answer};
+        status = call(target, &c, &path);
+        yyjson_doc *doc = status == CTL_OK ? yyjson_read(answer.data, answer.len, 0) : NULL;
+        if (status == CTL_OK && args->json) fwrite(answer.data, 1, answer.len, stdout);
+        else if (status == CTL_OK) print_published(yyjson_doc_get_root(doc));
+        yyjson_doc_free(doc);
+    }
+    text_free(&body);
+    text_free(&path);
+    text_free(&answer);
+    return status;
+}
+
+static const command commands[] = {
+    {"status", 0, 0, 0, run_status},
+    {"conns", 0, 0,
+     BIT(OPT_LISTENER) | BIT(OPT_PEER) | BIT(OPT_STATE) | BIT(OPT_SLOW) | BIT(OPT_SORT) | BIT(OPT_ORDER) |
+         BIT(OPT_LIMIT) | BIT(OPT_OFFSET) | BIT(OPT_ADMIN),
+     run_conns},
+    {"conn", 1, 1, 0, run_conn},
+    {"kick", 1, 1, 0, run_kick},
+    {"trace", 0, 0, BIT(OPT_CONN) | BIT(OPT_PEER) | BIT(OPT_WORKER) | BIT(OPT_FOLLOW), run_trace},
+    {"log", 0, 0, BIT(OPT_LEVEL) | BIT(OPT_FOLLOW), run_log},
+    {"publish", 1, 2, 0, run_publish},
+    {"reload", 0, 0, 0, run_reload},
+    {"config", 0, 0, 0, run_config},
+    {"metrics", 0, 0, 0, run_metrics},
+};
+
+// --- command line ---
+
+static int wrong(const char *format, ...) PRINTF_LIKE(1, 2);
+static int wrong(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "sluice ctl: ");
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\n`sluice ctl --help` shows the commands and their options\n");
+    return CTL_USAGE;
+}
+
+// One option at argv[*i], with its value where it takes one. Returns 0 or CTL_USAGE.
+static int parse_option(int argc, char **argv, int *i, ctl_args *out) {
+    const char *name = argv[*i];
+    const char **value = NULL;
+    if (strcmp(name, "--json") == 0) {
+        out->json = true;
+        return 0;
+    }
+    if (strcmp(name, "-c") == 0) value = &out->config_file;
+    if (strcmp(name, "--socket") == 0) value = &out->socket;
+    if (strcmp(name, "--addr") == 0) value = &out->addr;
+    if (strcmp(name, "-f") == 0) name = "--follow";
+    for (u32 k = 0; k < OPTIONS && value == NULL; k++) {
+        if (strncmp(name, "--", 2) != 0 || strcmp(name + 2, options[k].name) != 0) continue;
+        value = &out->values[k];
+        if (options[k].flag) {
+            *value = "1";
+            return 0;
+        }
+    }
+    if (value == NULL) return wrong("unknown option %s", name);
+    if (*i + 1 >= argc) return wrong("%s needs a value", name);
+    *value = argv[++*i];
+    return 0;
+}
+
+static int parse(int argc, char **argv, ctl_args *out) {
+    bool only_words = false;
+    memset(out, 0, sizeof(*out));
+    for (int i = 1; i < argc; i++) {
+        if (!only_words && strcmp(argv[i], "--") == 0) {
+            only_words = true;
+        } else if (!only_words && argv[i][0] == '-' && argv[i][1] != '\0') {
+            int status = parse_option(argc, argv, &i, out);
+            if (status != 0) return status;
+        } else if (out->word_count == (int)ARRAY_LEN(out->words)) {
+            return wrong("unexpected argument %s", argv[i]);
+        } else {
+            out->words[out->word_count++] = argv[i];
+        }
+    }
+    if (out->word_count == 0) return wrong("a command is missing");
+    for (u32 i = 0; i < ARRAY_LEN(commands); i++) {
+        if (strcmp(commands[i].name, out->words[0]) == 0) out->command = &commands[i];
+    }
+    if (out->command == NULL) return wrong("unknown command %s", out->words[0]);
+    if (out->word_count - 1 < out->command->operands_min) return wrong("%s needs an argument", out->words[0]);
+    if (out->word_count - 1 > out->command->operands_max) {
+        return wrong("unexpected argument %s", out->words[out->word_count - 1]);
+    }
+    for (u32 i = 0; i < OPTIONS; i++) {
+        if (out->values[i] == NULL || (out->command->options & BIT(i)) != 0) continue;
+        return wrong("--%s is not for this command", options[i].name);
+    }
+    if ((out->socket != NULL) + (out->addr != NULL) + (out->config_file != NULL) > 1) {
+        return wrong("only one of -c, --socket and --addr");
+    }
+    return 0;
+}
+
+// False with a message on stderr.
+static bool find_target(const ctl_args *args, ctl_target *out) {
+    if (args->addr != NULL) return ctl_target_tcp(out, args->addr);
+    const char *path = args->socket;
+    config *conf = calloc(1, sizeof(*conf));
+    config_error error = {{0}};
+    if (conf == NULL) base_out_of_memory("configuration", sizeof(*conf));
+    bool ok = true;
+    if (path == NULL && args->config_file != NULL) {
+        ok = config_load(args->config_file, conf, &error) == 0;
+        if (!ok) fprintf(stderr, "%s\n", error.text);
+        path = conf->ctl_socket;
+    } else if (path == NULL) {
+        config_defaults(conf);
+        path = conf->ctl_socket;
+    }
+    if (ok && !ctl_target_unix(out, path)) {
+        fprintf(stderr, "sluice ctl: %s: too long for a socket's path\n", path);
+        ok = false;
+    }
+    free(conf);
+    return ok;
+}
+
+int ctl_main(int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;
+        fputs(usage, stdout);
+        return CTL_OK;
+    }
+    if (argc < 2) {
+        fputs(usage, stderr);
+        return CTL_USAGE;
+    }
+    ctl_args args;
+    ctl_target target;
+    int status = parse(argc, argv, &args);
+    if (status != 0) return status;
+    if (!find_target(&args, &target)) return CTL_USAGE;
+    return args.command->run(&target, &args);
+}
