@@ -76,10 +76,9 @@ static int source_bind(const dial *d, int fd, u32 index) {
 static int socket_prepare(const dial *d, int fd, u32 index) {
     int on = 1;
     if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) return -errno;
-    if (d->rcvbuf != 0) {
-        int bytes = (int)d->rcvbuf;
-        if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) != 0) return -errno;
-    }
+    int rcvbuf = (int)d->rcvbuf, sndbuf = (int)d->sndbuf;
+    if (rcvbuf != 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof(rcvbuf)) != 0) return -errno;
+    if (sndbuf != 0 && setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof(sndbuf)) != 0) return -errno;
     if (d->reset) {
         struct linger now = {.l_onoff = 1, .l_linger = 0};
         if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)) != 0) return -errno;

@@ -16,6 +16,7 @@ typedef struct dial {
     bool loopback;   // inside 127.0.0.0/8: sources can be spread
     u32 sources;     // 0 or 1: the kernel chooses the source address
     u32 rcvbuf;      // SO_RCVBUF bytes; 0 = leave
+    u32 sndbuf;      // SO_SNDBUF bytes; 0 = leave
     bool reset;      // close with RST: SO_LINGER of 0 seconds
     char text[96];   // "127.0.0.1:7000"
 } dial;

@@ -68,6 +68,7 @@ static int target_prepare(run *r) {
     r->short_dial.reset = o->close == CLOSE_RST;
     if (o->kind != BENCH_SLOW) r->dial.rcvbuf = r->short_dial.rcvbuf = o->rcvbuf;
     r->slow_dial.rcvbuf = o->rcvbuf;
+    r->slow_dial.sndbuf = BENCH_SLOW_SNDBUF_BYTES;
     r->result->sources = r->dial.loopback ? (wants_short(o) ? r->short_dial.sources : r->dial.sources) : 1;
     snprintf(r->result->target, sizeof(r->result->target), "%s", r->dial.text);
     return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// slow.c: the slow readers. They do not use the event loop: each is visited every 10 ms with plain
-// non-blocking calls, which bounds what they send (64 KiB a visit) and what they cost the generator.
+// slow.c: the slow readers. They do not use the event loop: each is visited every 10 ms with one plain
+// non-blocking send of up to 16 KiB of frames, which bounds what they cost the generator.
 #include "bench/slow.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ typedef struct slow_conn {
     slow_state state;
     u64 sequence, taken_bytes;
     u64 started_ns, last_progress_ns, ended_ns;
-    u32 frame_len, frame_at; // of the frame that is being sent
+    u32 chunk_len, chunk_at; // of the frames that are being sent
     double read_credit;
 } slow_conn;
 
@@ -35,8 +35,8 @@ struct slow_flow {
     u64 last_ns;
     slow_conn *conn;
     struct pollfd *polls;
-    u8 *frames;     // one frame each
-    u32 frame_bytes;
+    u8 *chunks;     // frames to send, chunk_bytes for each reader
+    u32 chunk_bytes;
     u8 sink[65536];
 };
 
@@ -47,38 +47,37 @@ static void conn_end(slow_conn *c, int err, u64 now_ns) {
     c->fd = -1;
 }
 
-static void frame_next(slow_flow *s, slow_conn *c) {
+static u8 *chunk_of(const slow_flow *s, const slow_conn *c) {
+    return s->chunks + (size_t)c->id * s->chunk_bytes;
+}
+
+static void chunk_next(slow_flow *s, slow_conn *c) {
     const bench_options *o = s->load->options;
-    u8 *out = s->frames + (size_t)c->id * s->frame_bytes;
-    c->frame_at = 0;
-    if (o->mode == WIRE_PUBLISH && c->frame_len == 0) {
+    bool first = c->taken_bytes == 0;
+    c->chunk_at = c->chunk_len = 0;
+    if (o->mode == WIRE_PUBLISH && first) {
         char prefix[128];
         snprintf(prefix, sizeof(prefix), "%.100sslow-", o->id_prefix);
-        int n = wire_build_hello(out, s->frame_bytes, prefix, c->id, o->token);
+        int n = wire_build_hello(chunk_of(s, c), s->chunk_bytes, prefix, c->id, o->token);
         ASSERT(n > 0); // checked when the flow was opened
-        c->frame_len = (u32)n;
-        return;
+        c->chunk_len = (u32)n;
     }
-    c->frame_len = o->size;
-    wire_build(out, o->size, ++c->sequence, c->id);
+    while (c->chunk_len + o->size <= s->chunk_bytes) {
+        wire_build(chunk_of(s, c) + c->chunk_len, o->size, ++c->sequence, c->id);
+        c->chunk_len += o->size;
+    }
 }
 
 static void conn_send(slow_flow *s, slow_conn *c, u64 now_ns) {
-    u64 budget = BENCH_SLOW_STEP_BYTES;
-    while (budget > 0) {
-        if (c->frame_at == c->frame_len) frame_next(s, c);
-        const u8 *from = s->frames + (size_t)c->id * s->frame_bytes + c->frame_at;
-        ssize_t n = send(c->fd, from, MIN((u64)(c->frame_len - c->frame_at), budget),
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n < 0) {
-            if (errno != EAGAIN && errno != EINTR) conn_end(c, errno, now_ns);
-            return;
-        }
-        c->frame_at += (u32)n;
-        c->taken_bytes += (u64)n;
-        c->last_progress_ns = now_ns;
-        budget -= (u64)n;
+    if (c->chunk_at == c->chunk_len) chunk_next(s, c);
+    ssize_t n = send(c->fd, chunk_of(s, c) + c->chunk_at, c->chunk_len - c->chunk_at, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0) {
+        if (errno != EAGAIN && errno != EINTR) conn_end(c, errno, now_ns);
+        return;
     }
+    c->chunk_at += (u32)n;
+    c->taken_bytes += (u64)n;
+    c->last_progress_ns = now_ns;
 }
 
 static void conn_read(slow_flow *s, slow_conn *c, u64 passed_ns, u64 now_ns) {
@@ -162,17 +161,17 @@ void slow_free(slow_flow *s) {
     }
     free(s->conn);
     free(s->polls);
-    free(s->frames);
+    free(s->chunks);
     free(s);
 }
 
 static bool memory_get(slow_flow *s) {
-    s->frame_bytes = MAX(s->load->options->size, 4096u);
+    s->chunk_bytes = MAX(s->load->options->size, BENCH_SLOW_STEP_BYTES);
     s->conn = calloc(s->count, sizeof(*s->conn));
     s->polls = calloc(s->count, sizeof(*s->polls));
-    s->frames = malloc((size_t)s->count * s->frame_bytes);
+    s->chunks = malloc((size_t)s->count * s->chunk_bytes);
     for (u32 i = 0; s->conn != NULL && i < s->count; i++) s->conn[i].fd = -1;
-    return s->conn != NULL && s->polls != NULL && s->frames != NULL;
+    return s->conn != NULL && s->polls != NULL && s->chunks != NULL;
 }
 
 slow_flow *slow_open(load *l, const dial *d, u32 count, u64 read_rate, char *why, size_t why_bytes) {
