@@ -14,7 +14,10 @@ LOG_DIR=$OUT/test-logs
 mkdir -p "$LOG_DIR"
 passed=0 failed=0 skipped=0
 failures=$(mktemp)
+suite_pid=''
 trap 'rm -f "$failures"' EXIT
+# timeout(1) passes the signal on to all that the suite started.
+trap '[ -z "$suite_pid" ] || kill -TERM "$suite_pid" 2>/dev/null; exit 130' INT TERM
 
 # The lines of a suite's output that are worth seeing while it runs. `not ok` is TAP's failure.
 compact() {
@@ -30,8 +33,14 @@ run_suite() {
         echo "FAIL $name: $3 is missing or not executable" | tee "$log"
         rc=127
     else
-        timeout --kill-after=15 "$limit_s" "$script" > >(tee "$log" | compact) 2>&1 </dev/null || rc=$?
-        wait $! 2>/dev/null || true
+        : >"$log"
+        timeout --kill-after=15 "$limit_s" "$script" >"$log" 2>&1 </dev/null &
+        suite_pid=$!
+        # The follower ends with the suite, after it has shown what was written last.
+        tail -n +1 -s 0.2 -f --pid="$suite_pid" "$log" | compact &
+        wait "$suite_pid" || rc=$?
+        suite_pid=''
+        wait || true
     fi
     count=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1 || true)
     read -r p f s < <(awk '{ print $1 + 0, $3 + 0, $5 + 0 }' <<<"${count:-0 passed, 0 failed, 0 skipped}")

@@ -83,8 +83,13 @@ build_for_suites() {
     done
 }
 
+prepare_suites() {
+    host_require base test lint
+    build_for_suites "$@"
+}
+
 command_test() {
-    local wanted=("$@") name needs=() line rc=0
+    local wanted=("$@") name needs=() line
     unset BUILD
     if [ ${#wanted[@]} -eq 0 ]; then mapfile -t wanted < <(suites | awk '{ print $1 }'); fi
     for name in "${wanted[@]}"; do
@@ -93,13 +98,8 @@ command_test() {
         needs+=("$line")
     done
     # The last line is the count whatever happens, so a build that fails is a failed test.
-    (
-        set -e
-        host_require base test lint
-        build_for_suites "${needs[@]}"
-    ) &
-    wait $! || rc=$?
-    if [ "$rc" -ne 0 ]; then
+    group_run prepare_suites "${needs[@]}"
+    if [ "$GROUP_STATUS" -ne 0 ]; then
         printf '\nFAIL build: the tests could not be built\n0 passed, 1 failed, 0 skipped\n'
         exit 1
     fi

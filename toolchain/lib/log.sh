@@ -14,21 +14,36 @@ die() {
     exit 1
 }
 
-# step TITLE COMMAND... runs the command with errexit in force, its output in a log file.
-# The subshell is started in the background because bash switches errexit off inside any tested command.
+# group_run COMMAND... runs the command with errexit in force, in a process group of its own, and leaves its status in
+# GROUP_STATUS. It returns 0 and must stand alone: bash switches errexit off inside any tested command. Its own
+# group, so that an interrupt ends all that the command started and not only this shell.
+group_run() {
+    local pid
+    GROUP_STATUS=0
+    set -m
+    (
+        set +m
+        set -euo pipefail
+        "$@"
+    ) </dev/null &
+    pid=$!
+    set +m
+    # shellcheck disable=SC2064 # the number as it is now
+    trap "kill -TERM -- -$pid 2>/dev/null; wait; exit 130" INT TERM
+    wait "$pid" || GROUP_STATUS=$?
+    trap - INT TERM
+}
+
+# step TITLE COMMAND... is group_run with the output in a log file and one line on the terminal.
 step() {
-    local title=$1 log start rc=0 pid
+    local title=$1 log start rc
     shift
     mkdir -p "$LOGS"
     log=$LOGS/$(printf '%s' "$title" | tr -cs 'A-Za-z0-9._-' '-').log
     start=$(date +%s%N)
     [ ! -t 1 ] || printf '  %-52s ...\r' "$title"
-    (
-        set -euo pipefail
-        "$@"
-    ) >"$log" 2>&1 </dev/null &
-    pid=$!
-    wait "$pid" || rc=$?
+    group_run "$@" >"$log" 2>&1
+    rc=$GROUP_STATUS
     local ms=$((($(date +%s%N) - start) / 1000000))
     if [ "$rc" -ne 0 ]; then
         printf '  %-52s FAILED after %d.%d s\n' "$title" $((ms / 1000)) $((ms % 1000 / 100))
