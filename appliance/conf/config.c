@@ -51,6 +51,10 @@ static void list_keys(section_kind section, char *out, size_t bytes) {
 
 static void unknown_key(parse *p, section_kind section, const conf_node *n, const char *where) {
     char allowed[512], hint[128] = "";
+    if (conf_errors_is_full(&p->errors)) {
+        conf_errors_add(&p->errors, n->line, where, "unknown key");
+        return;
+    }
     int len = (int)MIN(n->key_len, (u32)SHOWN_KEY_BYTES);
     const char *near = schema_suggest_key(section, n->key, n->key_len);
     for (section_kind k = SECTION_TOP; k < SECTIONS && hint[0] == '\0'; k++) {

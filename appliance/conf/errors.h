@@ -7,12 +7,18 @@
 
 #include "conf/config.h"
 
+#define CONF_ERRORS_SHOWN_MAX 256 // more than messages of the shortest kind have room
+
 typedef struct conf_errors {
     config_error *out;
     const char *name; // of the file
     u32 count;        // mistakes found
-    u32 not_shown;    // of these, without room
+    u32 shown;        // of these, in the text, ordered by line
     size_t used;
+    struct {
+        u32 line;
+        u32 offset; // in the text
+    } at[CONF_ERRORS_SHOWN_MAX];
 } conf_errors;
 
 void conf_errors_init(conf_errors *e, config_error *out, const char *name);
@@ -20,5 +26,9 @@ void conf_errors_init(conf_errors *e, config_error *out, const char *name);
 // '?'.
 void conf_errors_add(conf_errors *e, u32 line, const char *where, const char *format, ...)
     PRINTF_LIKE(4, 5);
+
+// Whether there is no room for another message: it would only be counted, and need not be put
+// together.
+bool conf_errors_is_full(const conf_errors *e);
 
 #endif

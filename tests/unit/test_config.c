@@ -424,6 +424,22 @@ static void test_control_socket_path(void **state) {
     refused_with(text, "data_dir: longer than 255 bytes");
 }
 
+static void test_mistakes_stand_in_the_order_of_lines(void **state) {
+    (void)state;
+    static const u32 lines[] = {1, 2, 3, 4, 5, 6, 6};
+    u32 found = 0, line;
+    assert_int_equal(parse("b = 1\nlog { c = 1 }\nlistener a { protocol = x; bind = 127.0.0.1:1 }\n"
+                           "workers = y\nlog { }\nlistener z { }"),
+                     -EINVAL);
+    for (const char *p = error.text; p != NULL; p = strchr(p, '\n')) {
+        if (*p == '\n') p++;
+        assert_true(found < ARRAY_LEN(lines));
+        assert_int_equal(sscanf(p, "t:%u: ", &line), 1);
+        assert_int_equal(line, lines[found++]);
+    }
+    assert_int_equal(found, ARRAY_LEN(lines));
+}
+
 // Every mistake is counted; those without room are summed up in the last line.
 static void test_all_mistakes_are_reported(void **state) {
     (void)state;
@@ -477,6 +493,7 @@ int main(void) {
         cmocka_unit_test(test_topics),
         cmocka_unit_test(test_the_largest_reply_fits),
         cmocka_unit_test(test_control_socket_path),
+        cmocka_unit_test(test_mistakes_stand_in_the_order_of_lines),
         cmocka_unit_test(test_all_mistakes_are_reported),
         cmocka_unit_test(test_load),
     };
