@@ -183,7 +183,7 @@ bool run_parts_done(const run *r) {
 
 u64 run_parts_outstanding(run *r) {
     u64 n = 0;
-    if (r->steady != NULL) n += steady_stats(r->steady)->outstanding;
+    if (r->steady != NULL) n += steady_outstanding(r->steady);
     if (r->shorts != NULL) n += short_stats(r->shorts)->outstanding;
     return n;
 }

@@ -29,16 +29,18 @@ static void chunk_release(steady *s, steady_conn *c) {
     s->chunk_free[s->chunk_free_count++] = c->chunk;
 }
 
-static void conn_lost(steady *s, steady_conn *c, int err) {
-    bench_error error = bench_error_of_socket(err);
-    if (!c->ready && s->mode == WIRE_PUBLISH && (err == 0 || err == -ECONNRESET)) {
-        error = BENCH_ERROR_HELLO_REFUSED;
-    }
+static void conn_drop(steady *s, steady_conn *c, bench_error error) {
     bench_error_add(&s->stats.errors, error, 1);
     s->last_error = error;
     s->alive--;
+    if (c->heartbeat_due_ns != 0) s->heartbeats_outstanding--;
     // A send in progress may still read its chunk: it is not used again in this run.
     cio_close(s->load->io, &c->io);
+}
+
+static void conn_lost(steady *s, steady_conn *c, int err) {
+    bool refused = !c->ready && s->mode == WIRE_PUBLISH && (err == 0 || err == -ECONNRESET);
+    conn_drop(s, c, refused ? BENCH_ERROR_HELLO_REFUSED : bench_error_of_socket(err));
 }
 
 static u32 chunk_fill(steady *s, steady_conn *c, u8 *out) {
@@ -91,6 +93,7 @@ static void on_heartbeat(steady *s, steady_conn *c, u64 now_ns) {
         return;
     }
     s->heartbeats_answered++;
+    s->heartbeats_outstanding--;
     if (load_in_window(s->load, c->heartbeat_due_ns)) {
         hist_record(&s->heartbeats, now_ns - MIN(now_ns, c->heartbeat_due_ns));
     }
@@ -153,10 +156,7 @@ static void on_data(void *ctx, cio_conn *io, const u8 *bytes, size_t len, u64 no
             }
             break;
         case WIRE_OVERSIZE:
-            bench_error_add(&s->stats.errors, BENCH_ERROR_CORRUPTED, 1);
-            s->last_error = BENCH_ERROR_CORRUPTED;
-            s->alive--;
-            cio_close(s->load->io, io);
+            conn_drop(s, c, BENCH_ERROR_CORRUPTED);
             return;
         }
     }
@@ -214,6 +214,7 @@ void steady_conn_heartbeat(steady *s, steady_conn *c, u64 due_ns) {
     c->heartbeat_due_ns = due_ns;
     c->heartbeat_pending = true;
     s->heartbeats_sent++;
+    s->heartbeats_outstanding++;
     if (!c->io.sending) steady_conn_send(s, c);
 }
 
@@ -246,6 +247,11 @@ void steady_finish(steady *s, u64 now_ns) {
         steady_conn *c = &s->conn[i];
         for (u64 n = c->done + 1; n <= c->due; n++) {
             load_note_unanswered(s->load, &s->stats, c->times[n & c->times_mask], now_ns);
+        }
+        if (!c->io.open || c->heartbeat_due_ns == 0) continue;
+        bench_error_add(&s->stats.errors, BENCH_ERROR_UNANSWERED, 1);
+        if (load_in_window(s->load, c->heartbeat_due_ns)) {
+            hist_record(&s->heartbeats, now_ns - c->heartbeat_due_ns);
         }
     }
 }
@@ -323,6 +329,10 @@ const hist *steady_heartbeats(const steady *s, u64 *sent, u64 *answered) {
     *sent = s->heartbeats_sent;
     *answered = s->heartbeats_answered;
     return &s->heartbeats;
+}
+
+u64 steady_outstanding(const steady *s) {
+    return s->stats.outstanding + s->heartbeats_outstanding;
 }
 
 u32 steady_alive(const steady *s) {

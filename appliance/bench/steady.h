@@ -32,6 +32,8 @@ void steady_finish(steady *s, u64 now_ns);
 flow_stats *steady_stats(steady *s);
 // Latency of heartbeats due in the window, and how many were sent and answered in all.
 const hist *steady_heartbeats(const steady *s, u64 *sent, u64 *answered);
+// Messages and heartbeats whose reply is still to come.
+u64 steady_outstanding(const steady *s);
 u32 steady_alive(const steady *s);
 // Frames that were neither reply nor heartbeat: publications to the devices, in publish mode.
 u64 steady_publications(const steady *s);

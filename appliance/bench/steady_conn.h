@@ -37,6 +37,7 @@ struct steady {
     flow_stats stats;
     hist heartbeats;
     u64 heartbeats_sent, heartbeats_answered, publications;
+    u32 heartbeats_outstanding; // on connections that are alive
 };
 
 void steady_conn_send(steady *s, steady_conn *c);
