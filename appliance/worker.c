@@ -287,7 +287,8 @@ static u64 wait_deadline(worker *w) {
     if (w->more_inbox || w->dirty != NULL || !post_sleep(w)) return 0;
     if (w->draining && w->drain_cursor < w->conns_max && w->conns_used > 0) return 0;
     u64 deadline = timer_next_ns(w->wheel);
-    if (w->draining) deadline = MIN(deadline, w->drain_deadline_ns);
+    // Once it has struck everything is closing: what is left is told by the engine.
+    if (w->draining && !w->stopping) deadline = MIN(deadline, w->drain_deadline_ns);
     if (w->overflow_total > 0) deadline = MIN(deadline, w->now_ns + NS_PER_MS);
     return MIN(deadline, w->now_ns + WATCHDOG_TURN_NS);
 }
@@ -312,6 +313,7 @@ static void loop_account(worker *w, u32 replies, u64 started_ns) {
     if (now < w->trim_ns) return;
     w->trim_ns = now + NS_PER_S;
     counter_set(&w->metrics.cpu_ns, thread_cpu_ns());
+    if (w->broker != NULL) broker_trim(w->broker);
     slab_trim(w->conn_slab);
     for (u32 i = 0; i < ARRAY_LEN(buf_classes); i++) slab_trim(w->segment_slabs[i]);
 }

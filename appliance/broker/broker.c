@@ -78,6 +78,10 @@ void broker_handle_message(broker *b, const spsc_message *message) {
     }
 }
 
+void broker_trim(broker *b) {
+    pool_trim(b->memory);
+}
+
 pool *broker_pool(broker *b) {
     return b->memory;
 }

@@ -56,6 +56,9 @@ int broker_publish(broker *b, const char *topic, u32 topic_len, const u8 *payloa
 // Worker messages WM_ROUTE, WM_ROUTE_RETURN, WM_SUBSCRIBE, WM_UNSUBSCRIBE (broker/route.h).
 void broker_handle_message(broker *b, const spsc_message *message);
 
+// Gives memory back to the system that was kept for reuse; about once a second.
+void broker_trim(broker *b);
+
 // Memory under the broker's budget, for what the clients of this worker need (broker/clients.h).
 pool *broker_pool(broker *b);
 

@@ -106,6 +106,10 @@ void pool_free(pool *p, void *object, size_t bytes) {
     }
 }
 
+void pool_trim(pool *p) {
+    for (u32 i = 0; i < POOL_CLASSES; i++) slab_trim(p->slabs[i]);
+}
+
 u64 pool_used_bytes(const pool *p) {
     return counter_get(&p->used_bytes);
 }

@@ -20,6 +20,8 @@ void pool_destroy(pool *p);
 void *pool_alloc(pool *p, size_t bytes);
 // bytes as in the allocation; object may be NULL.
 void pool_free(pool *p, void *object, size_t bytes);
+// Gives memory back that was kept for reuse; about once a second.
+void pool_trim(pool *p);
 u64 pool_used_bytes(const pool *p); // any thread
 
 #endif

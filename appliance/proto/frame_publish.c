@@ -85,6 +85,13 @@ static void session_taken_over(client *other) {
     conn_close(s->conn, CLOSE_TAKEN_OVER);
 }
 
+// A device may not reach topics that begin with '$', the broker's own, by an id that begins with it.
+static bool session_topics_are_valid(const frame_session *s) {
+    const char *up = session_up_topic(s), *down = session_down_filter(s);
+    return topic_name_is_valid(up, s->up_len) && topic_filter_is_valid(down, s->down_len) &&
+           up[0] != '$' && down[0] != '$';
+}
+
 // Returns 0, or why not: CLOSE_NO_MEMORY; CLOSE_BAD_HELLO when the id makes no valid topics.
 static int session_create(conn *c, const frame_hello *hello, frame_session **out) {
     const listener_config *conf = listener_settings(c->origin);
@@ -98,8 +105,7 @@ static int session_create(conn *c, const frame_hello *hello, frame_session **out
     memcpy(s->text, hello->id, hello->id_len);
     template_expand(conf->up_topic, hello, s->text + hello->id_len);
     template_expand(conf->down_topic, hello, s->text + hello->id_len + up_len);
-    if (!topic_name_is_valid(session_up_topic(s), up_len) ||
-        !topic_filter_is_valid(session_down_filter(s), down_len)) {
+    if (!session_topics_are_valid(s)) {
         pool_free(broker_pool(b), s, session_bytes(s));
         return CLOSE_BAD_HELLO;
     }

@@ -291,11 +291,31 @@ static void test_topics_of_the_template(void **state) {
     expect(&b, "\0\0\0\1y");
     fake_close(&a);
     fake_close(&b);
-    strcpy(net.listeners[0].conf.up_topic, "devices/#"); // no topic name
-    fake_open(&b, &proto_frame_publish, 0);
-    receive_hello(&b, "dev", "");
-    assert_int_equal(b.c.reason, CLOSE_BAD_HELLO);
-    fake_close(&b);
+    stop(empty);
+}
+
+static void test_ids_that_make_no_topics(void **state) {
+    (void)state;
+    static const struct {
+        const char *up, *down, *id;
+        int reason;
+    } cases[] = {
+        {"devices/#", "x", "dev", CLOSE_BAD_HELLO},
+        {"devices/%i", "+x", "dev", CLOSE_BAD_HELLO},
+        {"%i/up", "x", "$SYS", CLOSE_BAD_HELLO}, // the broker's own topics
+        {"x", "%i/#", "$SYS", CLOSE_BAD_HELLO},
+        {"x/%i", "x/%i/#", "$SYS", 0},
+    };
+    u64 empty = start(1);
+    for (u32 i = 0; i < ARRAY_LEN(cases); i++) {
+        fake_conn f;
+        strcpy(net.listeners[0].conf.up_topic, cases[i].up);
+        strcpy(net.listeners[0].conf.down_topic, cases[i].down);
+        fake_open(&f, &proto_frame_publish, 0);
+        receive_hello(&f, cases[i].id, "");
+        assert_int_equal(f.c.reason, cases[i].reason);
+        fake_close(&f);
+    }
     stop(empty);
 }
 
@@ -520,7 +540,8 @@ int main(void) {
         cmocka_unit_test(test_split_at_every_byte), cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_hello_too_large), cmocka_unit_test(test_bad_hello),
         cmocka_unit_test(test_token), cmocka_unit_test(test_publish_to_another),
-        cmocka_unit_test(test_topics_of_the_template), cmocka_unit_test(test_frames_behind_the_hello),
+        cmocka_unit_test(test_topics_of_the_template),
+        cmocka_unit_test(test_ids_that_make_no_topics), cmocka_unit_test(test_frames_behind_the_hello),
         cmocka_unit_test(test_closed_while_waiting), cmocka_unit_test(test_take_over),
         cmocka_unit_test(test_take_over_while_waiting), cmocka_unit_test(test_congestion_blocks),
         cmocka_unit_test(test_slow_subscriber_drops_newest),
