@@ -97,6 +97,14 @@ u64 observe_tcp_memory(void) {
     return tcp == NULL ? 0 : field_after(tcp, " mem ") * (u64)sysconf(_SC_PAGESIZE);
 }
 
+u64 observe_steal_ns(void) {
+    char text[512];
+    u64 steal = 0;
+    if (file_read(text, sizeof(text), "/proc/stat") <= 0) return 0;
+    sscanf(text, "cpu %*u %*u %*u %*u %*u %*u %*u %" SCNu64, &steal);
+    return steal * (NS_PER_S / (u64)sysconf(_SC_CLK_TCK));
+}
+
 void observe_self(u64 *run_ns, u64 *wait_ns) {
     char text[128];
     *run_ns = *wait_ns = 0;

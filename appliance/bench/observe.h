@@ -43,6 +43,8 @@ void observe_difference(const observe_sample *from, const observe_sample *to, ob
 int observe_memory(const u32 *pids, u32 count, u64 *rss_bytes, u64 *private_bytes);
 // Kernel memory of all TCP sockets of the machine, bytes (/proc/net/sockstat); 0 if not readable.
 u64 observe_tcp_memory(void);
+// Time that the hypervisor took from all CPUs of this machine since it started, in 10 ms steps.
+u64 observe_steal_ns(void);
 // CPU and waiting time of the calling thread.
 void observe_self(u64 *run_ns, u64 *wait_ns);
 

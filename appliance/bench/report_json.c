@@ -159,6 +159,7 @@ static void generator_write(json_out *j, const bench_options *o, const bench_res
     json_double(j, "busy_share", r->busy_share);
     json_double(j, "cpu_s", (double)r->self_run_ns / 1e9);
     json_double(j, "waited_s", (double)r->self_wait_ns / 1e9);
+    json_double(j, "steal_share", r->steal_share);
     report_json_percentiles(j, "lag_us", &r->lag);
     report_json_percentiles(j, "turn_us", &r->turns);
     json_object_end(j);

@@ -120,6 +120,7 @@ static void window_measure(run *r) {
     answers from = answers_now(r);
     u64 run_before, wait_before;
     observe_self(&run_before, &wait_before);
+    u64 steal_before = observe_steal_ns();
     u64 busy_from_ns = clock_mono_ns();
     r->busy_ns = 0;
     r->measuring = true;
@@ -133,6 +134,8 @@ static void window_measure(run *r) {
     observe_self(&out->self_run_ns, &out->self_wait_ns);
     out->self_run_ns -= run_before;
     out->self_wait_ns -= wait_before;
+    u64 cpu_time_ns = MAX(now_ns - busy_from_ns, 1) * (u64)sysconf(_SC_NPROCESSORS_ONLN);
+    out->steal_share = (double)(observe_steal_ns() - steal_before) / (double)cpu_time_ns;
     answers to = answers_now(r);
     out->observed_ns = now_ns - busy_from_ns;
     out->observed_messages = to.messages - from.messages;

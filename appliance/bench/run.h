@@ -48,6 +48,7 @@ typedef struct bench_result {
     hist turns;                // length of a turn that did something: bounds the delay it adds
     double busy_share;         // of the window spent in such turns
     u64 self_run_ns, self_wait_ns;
+    double steal_share;        // of all CPUs' time in the window: taken by the hypervisor
     bool valid;
     char verdict[320];         // why not valid, or a remark
     // set-up failure: nothing below was measured

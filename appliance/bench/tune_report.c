@@ -114,6 +114,10 @@ static void conclude_against_baseline(const tune_figures *t, const tune_summary 
     if (!cheaper) {
         out->kind = TUNE_TIE;
         out->engine = TUNE_BASELINE;
+        if (best == TUNE_BASELINE) {
+            say(out, "The engines tie: none needs less CPU per message than epoll-et. ");
+            return;
+        }
         say(out, "The engines tie: the cheapest, %s, needs %.2f of epoll-et's CPU per message (%.2f to %.2f "
                  "over the rounds), and differences up to %.0f %% are noise here. ",
             name, b->cpu_ratio, b->cpu_ratio_low, b->cpu_ratio_high, 100 * out->noise);

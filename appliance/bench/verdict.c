@@ -37,11 +37,12 @@ void bench_verdict(bench_result *r, const bench_options *o) {
         r->valid = false;
         snprintf(r->verdict, sizeof(r->verdict),
                  "generator saturated: its own p99 lag was %.0f us (limit %.0f us), busy %.0f %% of the window. %s "
-                 "(it waited for a CPU %.1f %% of the time)",
+                 "(it waited for a CPU %.1f %% of the time; the hypervisor took %.1f %%)",
                  (double)lag / 1e3, (double)limit / 1e3, 100 * r->busy_share,
-                 waited > 2 ? "Other work had its CPU: --pin it to a free one, or repeat when the machine is quiet"
-                            : "Lower the rate, or use a machine with faster cores for it",
-                 waited);
+                 r->busy_share < 0.8 || waited > 2
+                     ? "Something else held its CPU up: --pin it to a free one, or repeat when the machine is quiet"
+                     : "Lower the rate, or use a machine with faster cores for it",
+                 waited, 100 * r->steal_share);
     } else if (r->busy_share > BENCH_BUSY_SHARE_MAX && !as_fast_as_possible) {
         r->valid = false;
         snprintf(r->verdict, sizeof(r->verdict),
