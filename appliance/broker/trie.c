@@ -2,7 +2,7 @@
 // trie.c: nodes of one cache line, level strings stored once, and one table for all edges.
 //
 // A level string is a `symbol`, interned: "devices" and "down" exist once however many filters use
-// them. A literal edge is found in one table for the whole trie by hash(parent's path hash, symbol's
+// them. A literal edge is found in one table for the whole trie by hash(parent's path hash, level's
 // hash); both come from SipHash under the process's random key, so a peer can not build collisions.
 // '+' and '#' children are plain pointers.
 //
@@ -45,11 +45,11 @@ struct trie {
     trie_node root;
 };
 
-// A topic being matched: its symbols are looked up when the walk first reaches their level.
+// A topic being matched: a level is hashed when the walk first reaches it.
 typedef struct topic_path {
     u32 count, known;
     topic_level levels[LIMIT_TOPIC_LEVELS];
-    const symbol *symbols[LIMIT_TOPIC_LEVELS];
+    u64 hashes[LIMIT_TOPIC_LEVELS];
 } topic_path;
 
 typedef struct walk_step {
@@ -83,26 +83,27 @@ void trie_destroy(trie *t) {
 
 // --- symbols ---
 
-static symbol *symbol_find(const trie *t, const char *text, u32 len, u64 hash) {
-    for (table_link *at = table_first(&t->symbols, hash); at != NULL; at = table_next(at)) {
-        symbol *s = CONTAINER_OF(at, symbol, link);
-        if (s->len == len && memcmp(s->text, text, len) == 0) return s;
-    }
-    return NULL;
+static u64 level_hash(const trie *t, const topic_level *level) {
+    return siphash24(t->key, level->text, level->len);
 }
 
-static symbol *symbol_acquire(trie *t, const char *text, u32 len) {
-    u64 hash = siphash24(t->key, text, len);
-    symbol *s = symbol_find(t, text, len, hash);
-    if (s == NULL) {
-        s = pool_alloc(t->memory, sizeof(*s) + len);
-        if (s == NULL) return NULL;
-        s->nodes = 0;
-        s->len = len;
-        memcpy(s->text, text, len);
-        table_insert(&t->symbols, &s->link, hash);
+static bool symbol_is(const symbol *s, const topic_level *level) {
+    return s->len == level->len && memcmp(s->text, level->text, level->len) == 0;
+}
+
+static symbol *symbol_acquire(trie *t, const topic_level *level, u64 hash) {
+    for (table_link *at = table_first(&t->symbols, hash); at != NULL; at = table_next(at)) {
+        symbol *s = CONTAINER_OF(at, symbol, link);
+        if (!symbol_is(s, level)) continue;
+        s->nodes++;
+        return s;
     }
-    s->nodes++;
+    symbol *s = pool_alloc(t->memory, sizeof(*s) + level->len);
+    if (s == NULL) return NULL;
+    s->nodes = 1;
+    s->len = level->len;
+    memcpy(s->text, level->text, level->len);
+    table_insert(&t->symbols, &s->link, hash);
     return s;
 }
 
@@ -126,11 +127,11 @@ static u64 path_hash(u64 parent, u64 level) {
     return h ^ (h >> 33);
 }
 
-static trie_node *literal_child(const trie *t, const trie_node *parent, const symbol *level) {
-    u64 hash = path_hash(parent->edge.hash, level->link.hash);
-    for (table_link *at = table_first(&t->edges, hash); at != NULL; at = table_next(at)) {
+static trie_node *literal_child(const trie *t, const trie_node *parent, const topic_level *level, u64 hash) {
+    u64 path = path_hash(parent->edge.hash, hash);
+    for (table_link *at = table_first(&t->edges, path); at != NULL; at = table_next(at)) {
         trie_node *node = CONTAINER_OF(at, trie_node, edge);
-        if (node->parent == parent && node->level == level) return node;
+        if (node->parent == parent && symbol_is(node->level, level)) return node;
     }
     return NULL;
 }
@@ -138,8 +139,7 @@ static trie_node *literal_child(const trie *t, const trie_node *parent, const sy
 static trie_node *child_find(const trie *t, const trie_node *parent, const topic_level *level) {
     if (level_is(level, '+')) return parent->plus;
     if (level_is(level, '#')) return parent->hash;
-    const symbol *s = symbol_find(t, level->text, level->len, siphash24(t->key, level->text, level->len));
-    return s == NULL ? NULL : literal_child(t, parent, s);
+    return literal_child(t, parent, level, level_hash(t, level));
 }
 
 static trie_node *child_create(trie *t, trie_node *parent, const topic_level *level) {
@@ -156,7 +156,7 @@ static trie_node *child_create(trie *t, trie_node *parent, const topic_level *le
         parent->hash = node;
     } else {
         node->kind = NODE_LITERAL;
-        node->level = symbol_acquire(t, level->text, level->len);
+        node->level = symbol_acquire(t, level, level_hash(t, level));
         if (node->level == NULL) {
             pool_free(t->memory, node, sizeof(*node));
             return NULL;
@@ -222,14 +222,12 @@ void trie_prune(trie *t, trie_node *node) {
 
 // --- matching ---
 
-// NULL: no filter has this level as a literal.
-static const symbol *path_symbol(const trie *t, topic_path *path, u32 depth) {
+static u64 path_level_hash(const trie *t, topic_path *path, u32 depth) {
     while (path->known <= depth) {
-        const topic_level *level = &path->levels[path->known];
-        u64 hash = siphash24(t->key, level->text, level->len);
-        path->symbols[path->known++] = symbol_find(t, level->text, level->len, hash);
+        path->hashes[path->known] = level_hash(t, &path->levels[path->known]);
+        path->known++;
     }
-    return path->symbols[depth];
+    return path->hashes[depth];
 }
 
 static void visit_value(const trie_node *node, trie_visit visit, void *context) {
@@ -254,8 +252,8 @@ void trie_match(const trie *t, const char *topic, u32 len, trie_visit visit, voi
         }
         ASSERT(top + 2 <= ARRAY_LEN(stack));
         if (wildcards && node->plus != NULL) stack[top++] = (walk_step){node->plus, step.depth + 1};
-        const symbol *level = path_symbol(t, &path, step.depth);
-        const trie_node *child = level == NULL ? NULL : literal_child(t, node, level);
+        const trie_node *child = literal_child(t, node, &path.levels[step.depth],
+                                               path_level_hash(t, &path, step.depth));
         if (child != NULL) stack[top++] = (walk_step){child, step.depth + 1};
     }
 }
