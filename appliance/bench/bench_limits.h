@@ -22,6 +22,7 @@
 #define BENCH_SLOW_STEP_NS (10 * NS_PER_MS)
 #define BENCH_SLOW_STEP_BYTES 16384u      // most that a slow reader sends in one step, in one call
 #define BENCH_SLOW_SNDBUF_BYTES 65536u    // of a slow reader: what it sent is then mostly the server's to hold
+#define BENCH_TICK_SLEEP_NS 100000u        // a timer for each message would cost more than the message
 #define BENCH_CONNECT_WINDOW 64u          // connects started before the first is waited for
 #define BENCH_PIDS_MAX 16u
 #define BENCH_THREADS_MAX 512u            // of all observed processes together

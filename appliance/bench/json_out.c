@@ -44,47 +44,47 @@ static void level_end(json_out *j, char bracket) {
     if (j->depth == 0) fputc('\n', j->file);
 }
 
-void json_object_begin(json_out *j, const char *key) {
+void json_out_object_begin(json_out *j, const char *key) {
     level_begin(j, key, '{');
 }
 
-void json_object_end(json_out *j) {
+void json_out_object_end(json_out *j) {
     level_end(j, '}');
 }
 
-void json_array_begin(json_out *j, const char *key) {
+void json_out_array_begin(json_out *j, const char *key) {
     level_begin(j, key, '[');
 }
 
-void json_array_end(json_out *j) {
+void json_out_array_end(json_out *j) {
     level_end(j, ']');
 }
 
-void json_text(json_out *j, const char *key, const char *value) {
+void json_out_text(json_out *j, const char *key, const char *value) {
     member_begin(j, key);
     string_write(j->file, value);
 }
 
-void json_u64(json_out *j, const char *key, u64 value) {
+void json_put_u64(json_out *j, const char *key, u64 value) {
     member_begin(j, key);
     fprintf(j->file, "%" PRIu64, value);
 }
 
-void json_double(json_out *j, const char *key, double value) {
+void json_out_double(json_out *j, const char *key, double value) {
     if (!isfinite(value)) {
-        json_null(j, key);
+        json_put_null(j, key);
         return;
     }
     member_begin(j, key);
     fprintf(j->file, "%.9g", value);
 }
 
-void json_bool(json_out *j, const char *key, bool value) {
+void json_put_bool(json_out *j, const char *key, bool value) {
     member_begin(j, key);
     fputs(value ? "true" : "false", j->file);
 }
 
-void json_null(json_out *j, const char *key) {
+void json_put_null(json_out *j, const char *key) {
     member_begin(j, key);
     fputs("null", j->file);
 }

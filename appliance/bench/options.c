@@ -91,8 +91,9 @@ static const option_row rows[] = {
      "spin uses a whole CPU, sends exactly on time and is never asleep when a reply comes, so that the "
      "server does not pay for waking it; auto: spin with 2 CPUs or more, else sleep"},
     {"tick", "TIME", OPTION_TIME, IN_FRAME | IN_CONN | IN_SLOW | IN_STORM, AT(tick_ns), 0, 1e7, NULL,
-     "due times are rounded up to multiples of it, and what is due together is sent in one system call; "
-     "default 20us (never more than 100us by default: larger ticks are bursts at the server)"},
+     "due times are rounded up to multiples of it, and what is due together is sent in one system call. "
+     "Default 0 when spinning: each message at its own time, measured to cost neither side more than "
+     "ticks of 20 to 100us, which arrive as small bursts; 100us when sleeping, since timers are dear"},
     {"pin", "CPU", OPTION_I32, IN_ALL, AT(pin_cpu), 0, 4095, NULL, "run the generator on that CPU"},
     {"pid", "PID", OPTION_PID, IN_ALL, AT(pids), 0, 0, NULL,
      "server process to observe, repeatable; auto (default): who listens there; none"},
@@ -132,7 +133,7 @@ void bench_options_default(bench_options *o, bench_kind kind) {
         .warmup_ns = 2 * NS_PER_S,
         .drain_ns = 2 * NS_PER_S,
         .timeout_ns = 5 * NS_PER_S,
-        .tick_ns = 20000,
+        .tick_ns = BENCH_TICK_AUTO,
         .connect_rate = 5000,
         .rcvbuf = kind == BENCH_SLOW ? 16384 : 0,
         .id_prefix = "bench-",

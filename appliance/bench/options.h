@@ -13,6 +13,8 @@ typedef enum bench_kind { BENCH_FRAME, BENCH_CONN, BENCH_STORM, BENCH_SLOW, BENC
 typedef enum bench_wait { WAIT_AUTO, WAIT_SPIN, WAIT_SLEEP } bench_wait;
 typedef enum bench_close { CLOSE_FIN, CLOSE_RST } bench_close;
 
+#define BENCH_TICK_AUTO UINT64_MAX // 0 when spinning, BENCH_TICK_SLEEP_NS when sleeping
+
 typedef struct bench_options {
     bench_kind kind;
     const char *to;

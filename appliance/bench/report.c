@@ -89,7 +89,7 @@ static void head_print(FILE *f, const bench_options *o, const bench_result *r) {
                 o->close == CLOSE_RST ? "RST" : "FIN", r->sources);
     }
     fprintf(f, "  generator: %s, %s, tick %.0f us, busy %.0f %%, waited for a CPU %.1f %%; hypervisor took %.1f %%\n",
-            r->engine, r->spinning ? "spinning" : "sleeping", (double)o->tick_ns / 1e3, 100 * r->busy_share,
+            r->engine, r->spinning ? "spinning" : "sleeping", (double)r->tick_ns / 1e3, 100 * r->busy_share,
             100 * ratio((double)r->self_wait_ns, (double)r->observed_ns), 100 * r->steal_share);
     if (r->engine_note[0] != 0) fprintf(f, "  note: %s\n", r->engine_note);
     if (!r->spinning && bench_cpu_count() == 1) {

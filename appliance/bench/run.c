@@ -206,10 +206,12 @@ static void phases_run(run *r) {
 }
 
 static int generator_prepare(run *r) {
-    const bench_options *o = r->load.options;
+    bench_options *o = &r->options;
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); // else sleeps end up to 50 us late
     r->spin = o->wait == WAIT_SPIN || (o->wait == WAIT_AUTO && bench_cpu_count() > 1);
+    if (o->tick_ns == BENCH_TICK_AUTO) o->tick_ns = r->spin ? 0 : BENCH_TICK_SLEEP_NS;
     r->result->spinning = r->spin;
+    r->result->tick_ns = o->tick_ns;
     if (o->pin_cpu < 0) return 0;
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -251,7 +253,8 @@ int bench_run(const bench_options *o, bench_result *out) {
     hist_reset(&out->turns);
     wire_init();
     r->result = out;
-    r->load.options = o;
+    r->options = *o;
+    r->load.options = &r->options;
     int rc = generator_prepare(r);
     if (rc == 0) rc = run_parts_open(r, observer_prepare);
     if (rc == 0) phases_run(r);

@@ -12,6 +12,7 @@ typedef struct bench_result {
     // how
     char target[96], engine[16], engine_note[160];
     bool spinning;
+    u64 tick_ns;
     u32 sources;
     // windows
     u64 window_ns;             // as measured: shorter than asked for after Ctrl-C

@@ -11,6 +11,7 @@
 
 typedef struct run {
     load load;
+    bench_options options;  // as given, with what was left to us decided
     dial dial, slow_dial, short_dial;
     bench_result *result;
     steady *steady;

@@ -196,44 +196,44 @@ void tune_print(FILE *f, const tune_figures *t) {
 
 static void engine_json(json_out *j, const tune_figures *t, u32 index, const tune_summary *s) {
     const tune_engine *e = &t->engines[index];
-    json_object_begin(j, NULL);
-    json_text(j, "engine", e->name);
-    json_bool(j, "usable", s->usable);
-    if (!s->usable) json_text(j, "why_not", e->why_not);
-    json_double(j, "cpu_us", s->median.cpu_us);
-    json_double(j, "cpu_share", s->median.cpu_share);
-    json_double(j, "p50_us", s->median.p50_us);
-    json_double(j, "p99_us", s->median.p99_us);
-    json_double(j, "p99.9_us", s->median.p999_us);
-    json_double(j, "max_us", s->median.max_us);
-    json_double(j, "switches", s->median.switches);
+    json_out_object_begin(j, NULL);
+    json_out_text(j, "engine", e->name);
+    json_put_bool(j, "usable", s->usable);
+    if (!s->usable) json_out_text(j, "why_not", e->why_not);
+    json_out_double(j, "cpu_us", s->median.cpu_us);
+    json_out_double(j, "cpu_share", s->median.cpu_share);
+    json_out_double(j, "p50_us", s->median.p50_us);
+    json_out_double(j, "p99_us", s->median.p99_us);
+    json_out_double(j, "p99.9_us", s->median.p999_us);
+    json_out_double(j, "max_us", s->median.max_us);
+    json_out_double(j, "switches", s->median.switches);
     if (s->median.syscalls >= 0) {
-        json_double(j, "syscalls", s->median.syscalls);
+        json_out_double(j, "syscalls", s->median.syscalls);
     } else {
-        json_null(j, "syscalls");
+        json_put_null(j, "syscalls");
     }
-    json_double(j, "cpu_ratio", s->cpu_ratio);
-    json_double(j, "cpu_ratio_low", s->cpu_ratio_low);
-    json_double(j, "cpu_ratio_high", s->cpu_ratio_high);
-    json_double(j, "p99_ratio", s->p99_ratio);
-    json_double(j, "p99_ratio_low", s->p99_ratio_low);
-    json_double(j, "p99_ratio_high", s->p99_ratio_high);
-    json_array_begin(j, "rounds");
+    json_out_double(j, "cpu_ratio", s->cpu_ratio);
+    json_out_double(j, "cpu_ratio_low", s->cpu_ratio_low);
+    json_out_double(j, "cpu_ratio_high", s->cpu_ratio_high);
+    json_out_double(j, "p99_ratio", s->p99_ratio);
+    json_out_double(j, "p99_ratio_low", s->p99_ratio_low);
+    json_out_double(j, "p99_ratio_high", s->p99_ratio_high);
+    json_out_array_begin(j, "rounds");
     for (u32 r = 0; r < t->rounds; r++) {
         const tune_point *p = &e->rounds[r];
-        json_object_begin(j, NULL);
-        json_bool(j, "ok", p->ok);
+        json_out_object_begin(j, NULL);
+        json_put_bool(j, "ok", p->ok);
         if (p->ok) {
-            json_double(j, "cpu_us", p->cpu_us);
-            json_double(j, "p50_us", p->p50_us);
-            json_double(j, "p99_us", p->p99_us);
-            json_double(j, "p99.9_us", p->p999_us);
-            json_double(j, "max_us", p->max_us);
+            json_out_double(j, "cpu_us", p->cpu_us);
+            json_out_double(j, "p50_us", p->p50_us);
+            json_out_double(j, "p99_us", p->p99_us);
+            json_out_double(j, "p99.9_us", p->p999_us);
+            json_out_double(j, "max_us", p->max_us);
         }
-        json_object_end(j);
+        json_out_object_end(j);
     }
-    json_array_end(j);
-    json_object_end(j);
+    json_out_array_end(j);
+    json_out_object_end(j);
 }
 
 void tune_print_json(FILE *f, const tune_figures *t) {
@@ -243,23 +243,23 @@ void tune_print_json(FILE *f, const tune_figures *t) {
     tune_summarize(t, s);
     tune_conclude(t, &advice);
     json_out j = {.file = f};
-    json_object_begin(&j, NULL);
-    json_u64(&j, "format", 1);
-    json_u64(&j, "conns", t->conns);
-    json_u64(&j, "active", t->active);
-    json_double(&j, "rate", t->rate);
-    json_u64(&j, "size", t->size);
-    json_double(&j, "short_rate", t->short_rate);
-    json_u64(&j, "rounds", t->rounds);
-    json_u64(&j, "cpus", t->cpus);
-    json_array_begin(&j, "engines");
+    json_out_object_begin(&j, NULL);
+    json_put_u64(&j, "format", 1);
+    json_put_u64(&j, "conns", t->conns);
+    json_put_u64(&j, "active", t->active);
+    json_out_double(&j, "rate", t->rate);
+    json_put_u64(&j, "size", t->size);
+    json_out_double(&j, "short_rate", t->short_rate);
+    json_put_u64(&j, "rounds", t->rounds);
+    json_put_u64(&j, "cpus", t->cpus);
+    json_out_array_begin(&j, "engines");
     for (u32 i = 0; i < TUNE_ENGINES; i++) engine_json(&j, t, i, &s[i]);
-    json_array_end(&j);
-    json_text(&j, "conclusion", kinds[advice.kind]);
-    json_text(&j, "recommendation", advice.kind == TUNE_NOTHING ? ""
+    json_out_array_end(&j);
+    json_out_text(&j, "conclusion", kinds[advice.kind]);
+    json_out_text(&j, "recommendation", advice.kind == TUNE_NOTHING ? ""
                                     : advice.kind == TUNE_TIE   ? "auto"
                                                                 : t->engines[advice.engine].name);
-    json_double(&j, "noise", advice.noise);
-    json_text(&j, "reasons", advice.text);
-    json_object_end(&j);
+    json_out_double(&j, "noise", advice.noise);
+    json_out_text(&j, "reasons", advice.text);
+    json_out_object_end(&j);
 }
