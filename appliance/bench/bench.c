@@ -27,7 +27,10 @@ static const char usage[] =
     "which it was is marked invalid.\n"
     "\n"
     "`sluice bench MODE --help` lists the options. Example:\n"
-    "  sluice bench frame --to 127.0.0.1:7000 --conns 3000 --rate 20k --size 64 --pin 1\n";
+    "  sluice bench frame --to 127.0.0.1:7000 --conns 3000 --rate 20k --size 64 --pin 1\n"
+    "\n"
+    "Exit status: 0 measured without errors; 1 errors were counted, the run is invalid, or nothing\n"
+    "could be measured; 2 usage; 130 stopped before anything was measured.\n";
 
 // Writes the JSON to --out, if asked for. 0 or 1 (after a message).
 static int json_file_write(const bench_options *o, const bench_result *r) {
