@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// hist.c: reading side of the log-linear histogram: edges of a bucket, percentiles, copies and sums.
+// hist.c: reading side of the log-linear histogram: edges of a bucket, percentiles, copies and
+// sums.
 //
-// Recording is inline in hist.h. Everything here walks the 2,304 buckets and is meant for a report or
-// a scrape, not for the data path. Loads of a histogram that may be live are relaxed atomics.
+// Recording is inline in hist.h. Everything here walks the 2,304 buckets and is meant for a report
+// or a scrape, not for the data path. Loads of a histogram that may be live are relaxed atomics.
 #include "base/hist.h"
 
 #include <math.h>
@@ -11,8 +12,8 @@ static u64 bucket_load(const hist *h, u32 index) {
     return __atomic_load_n(&h->buckets[index], __ATOMIC_RELAXED);
 }
 
-// Inverse of hist_bucket_index: buckets 0..127 hold one value each (the first two rows of 64); row r
-// above them holds values whose width is 2^(r-1).
+// Inverse of hist_bucket_index: buckets 0..127 hold one value each (the first two rows of 64); row
+// r above them holds values whose width is 2^(r-1).
 static u64 bucket_low(u32 index) {
     u32 row = index >> HIST_SUB_BITS;
     u32 shift = row == 0 ? 0 : row - 1;

@@ -29,7 +29,8 @@ static const char usage[] =
     "`sluice bench MODE --help` lists the options. Example:\n"
     "  sluice bench frame --to 127.0.0.1:7000 --conns 3000 --rate 20k --size 64 --pin 1\n"
     "\n"
-    "Exit status: 0 measured without errors; 1 errors were counted, the run is invalid, or nothing\n"
+    "Exit status: 0 measured without errors; 1 errors were counted, the run is invalid, or "
+    "nothing\n"
     "could be measured; 2 usage; 130 stopped before anything was measured.\n";
 
 // Writes the JSON to --out, if asked for. 0 or 1 (after a message).
@@ -62,7 +63,8 @@ static int find_max_print(bench_options *o, bench_result *r) {
     o->rate = rate;
     int status = result_print(o, r);
     if (!r->failed) {
-        fprintf(o->json ? stderr : stdout, "highest rate with p99 under %.3f ms: %.0f/s; limited by: %s\n",
+        fprintf(o->json ? stderr : stdout,
+                "highest rate with p99 under %.3f ms: %.0f/s; limited by: %s\n",
                 (double)o->p99_limit_ns / 1e6, rate, limited_by);
     }
     return rc == -EINTR && r->failed ? 130 : status;
@@ -77,7 +79,9 @@ int bench_main(int argc, char **argv) {
     u32 kind = 0;
     while (kind < BENCH_KINDS && strcmp(argv[1], bench_kind_name((bench_kind)kind)) != 0) kind++;
     if (kind == BENCH_KINDS) {
-        fprintf(stderr, "sluice bench: \"%s\" is no mode; allowed: frame, conn, storm, slow, idle\n", argv[1]);
+        fprintf(stderr,
+                "sluice bench: \"%s\" is no mode; allowed: frame, conn, storm, slow, idle\n",
+                argv[1]);
         return 2;
     }
     bench_options_default(&o, (bench_kind)kind);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_error.h: everything that can go wrong in a run, by name, with what to do about it. A run with
-// any of them counted ends with a nonzero exit status.
+// bench_error.h: everything that can go wrong in a run, by name, with what to do about it. A run
+// with any of them counted ends with a nonzero exit status.
 #ifndef SLUICE_BENCH_ERROR_H
 #define SLUICE_BENCH_ERROR_H
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // client_epoll.c: the generator's fallback engine: epoll, edge-triggered, one registration a
-// connection for its whole life (readable, writable, peer closed), so that there is one epoll_ctl each.
+// connection for its whole life (readable, writable, peer closed), so that there is one epoll_ctl
+// each.
 //
 // A read that returns less than the buffer holds has emptied the socket: what comes later is a new
 // edge, so the second read that would only say EAGAIN is not made.
@@ -22,9 +23,9 @@ typedef struct epoll_client {
     int fd;
     u8 *buffer;
     struct epoll_event events[EPOLL_EVENTS_MAX];
-    u64 *unfinished;      // tags of connections that may hold more bytes than one turn's reads
+    u64 *unfinished; // tags of connections that may hold more bytes than one turn's reads
     u32 unfinished_count;
-    bool no_pwait2;       // kernel before 5.11: millisecond waits
+    bool no_pwait2; // kernel before 5.11: millisecond waits
 } epoll_client;
 
 static int epoll_attach(cio *io, cio_conn *c) {
@@ -103,8 +104,10 @@ static int events_wait(epoll_client *e, bool wait, u64 until_ns) {
     u64 now_ns = wait ? clock_mono_ns() : 0;
     u64 left = wait && until_ns > now_ns && e->unfinished_count == 0 ? until_ns - now_ns : 0;
     if (left > 0 && !e->no_pwait2) {
-        struct timespec ts = {.tv_sec = (time_t)(left / NS_PER_S), .tv_nsec = (long)(left % NS_PER_S)};
-        long n = syscall(SYS_epoll_pwait2, e->fd, e->events, EPOLL_EVENTS_MAX, &ts, NULL, (size_t)0);
+        struct timespec ts = {.tv_sec = (time_t)(left / NS_PER_S),
+                              .tv_nsec = (long)(left % NS_PER_S)};
+        long n = syscall(SYS_epoll_pwait2, e->fd, e->events, EPOLL_EVENTS_MAX, &ts, NULL,
+                         (size_t)0);
         if (n >= 0 || errno == EINTR) return n < 0 ? 0 : (int)n;
         e->no_pwait2 = true;
     }
@@ -151,7 +154,8 @@ static const cio_vtable epoll_vtable = {
 int cio_epoll_open(cio *io) {
     epoll_client *e = calloc(1, sizeof(*e));
     if (e == NULL) return -ENOMEM;
-    // Listed at most once each (armed), but a closed one stays listed until the next turn: twice the slots.
+    // Listed at most once each (armed), but a closed one stays listed until the next turn: twice
+    // the slots.
     e->unfinished = malloc((size_t)io->slots * 2 * sizeof(*e->unfinished));
     e->buffer = malloc(io->buf_bytes);
     e->fd = epoll_create1(EPOLL_CLOEXEC);

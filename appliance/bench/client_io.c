@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// client_io.c: the engine-independent half of the generator's event loop: choice of the engine, slots
-// and generations of connections.
+// client_io.c: the engine-independent half of the generator's event loop: choice of the engine,
+// slots and generations of connections.
 #include "bench/client_io.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// client_io_impl.h: between client_io.c and its two engines, seen by no one else. Each engine fills a
-// table of functions; client_io.c keeps the slots. user_data of both kernels' interfaces is
-// op:8 | generation:24 | slot:32, so that an event of a connection that was closed and whose slot
-// is used again is recognised and dropped.
+// client_io_impl.h: between client_io.c and its two engines, seen by no one else. Each engine fills
+// a table of functions; client_io.c keeps the slots. user_data of both kernels' interfaces is op:8
+// | generation:24 | slot:32, so that an event of a connection that was closed and whose slot is
+// used again is recognised and dropped.
 #ifndef SLUICE_BENCH_CLIENT_IO_IMPL_H
 #define SLUICE_BENCH_CLIENT_IO_IMPL_H
 
@@ -23,12 +23,12 @@ typedef struct cio_vtable {
 
 struct cio {
     const cio_vtable *v;
-    void *engine;        // the engine's own state
+    void *engine; // the engine's own state
     u32 buf_bytes;
     u32 slots, free_count;
-    u32 *free_slots;     // stack of unused slots
-    cio_conn **conns;    // by slot; NULL while unused
-    u32 *generations;    // of the next user of the slot
+    u32 *free_slots;  // stack of unused slots
+    cio_conn **conns; // by slot; NULL while unused
+    u32 *generations; // of the next user of the slot
 };
 
 static inline u64 cio_tag(cio_op op, const cio_conn *c) {

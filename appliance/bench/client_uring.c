@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // client_uring.c: the generator's io_uring engine (Linux 6.1 and later).
 //
-// A connection holds no buffer: one multishot receive each, filled from one ring of provided buffers.
-// Sends are queued and enter the kernel together with the request for completions: one system call a
-// turn. With IORING_SETUP_TASKRUN_FLAG the shared ring memory says whether that call would find
-// anything, so a turn with nothing to do costs no system call; this is what makes spinning cheap.
-// MSG_WAITALL on sends: the kernel completes a short send itself, one completion a buffer. Direct
-// descriptors were tried for the long connections: no difference beyond the noise (TCP is the cost).
+// A connection holds no buffer: one multishot receive each, filled from one ring of provided
+// buffers. Sends are queued and enter the kernel together with the request for completions: one
+// system call a turn. With IORING_SETUP_TASKRUN_FLAG the shared ring memory says whether that call
+// would find anything, so a turn with nothing to do costs no system call; this is what makes
+// spinning cheap. MSG_WAITALL on sends: the kernel completes a short send itself, one completion a
+// buffer. Direct descriptors were tried for the long connections: no difference beyond the noise
+// (TCP is the cost).
 //
 // Invariants: F_MORE alone says whether a receive is still armed; a provided buffer returns to the
 // ring inside the turn that delivered it, also when its connection is gone.
@@ -30,16 +31,16 @@ typedef struct uring {
     struct io_uring_buf_ring *buf_ring;
     u8 *buffers;
     size_t buffers_bytes;
-    u32 recycled;       // buffers given back in this turn, not yet published
-    u64 *starved;       // tags of receives that ended for want of a buffer
+    u32 recycled; // buffers given back in this turn, not yet published
+    u64 *starved; // tags of receives that ended for want of a buffer
     u32 starved_count;
 } uring;
 
 static struct io_uring_sqe *sqe_get(uring *u) {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
     while (sqe == NULL) {
-        // Full: hand over what is queued. -EBUSY (completions to reap first) cannot persist: the next
-        // turn reaps, and with NODROP the kernel takes submissions in any case.
+        // Full: hand over what is queued. -EBUSY (completions to reap first) cannot persist: the
+        // next turn reaps, and with NODROP the kernel takes submissions in any case.
         int rc = io_uring_submit(&u->ring);
         ASSERT(rc >= 0 || rc == -EBUSY || rc == -EAGAIN || rc == -EINTR);
         sqe = io_uring_get_sqe(&u->ring);
@@ -68,8 +69,9 @@ static int uring_attach(cio *io, cio_conn *c) {
 
 static void uring_detach(cio *io, cio_conn *c) {
     (void)io;
-    // An armed receive or a send in progress holds the file; shutdown ends both, and their completions
-    // find another generation. After a single receive nothing holds it: a system call less.
+    // An armed receive or a send in progress holds the file; shutdown ends both, and their
+    // completions find another generation. After a single receive nothing holds it: a system call
+    // less.
     if (c->armed || c->sending) shutdown(c->fd, SHUT_RDWR);
 }
 
@@ -82,7 +84,8 @@ static int uring_send(cio *io, cio_conn *c) {
 
 static void buffer_recycle(cio *io, uring *u, u32 id) {
     io_uring_buf_ring_add(u->buf_ring, u->buffers + (size_t)id * io->buf_bytes, io->buf_bytes,
-                          (unsigned short)id, io_uring_buf_ring_mask(BENCH_RECV_BUFS), (int)u->recycled);
+                          (unsigned short)id, io_uring_buf_ring_mask(BENCH_RECV_BUFS),
+                          (int)u->recycled);
     u->recycled++;
 }
 
@@ -94,8 +97,8 @@ static void recv_done(cio *io, uring *u, const struct io_uring_cqe *cqe, u64 now
     if (c != NULL && !c->ended && cqe->res > 0) {
         u32 generation = c->generation;
         ASSERT(has_buffer);
-        c->events->data(c->events->ctx, c, u->buffers + (size_t)id * io->buf_bytes, (size_t)cqe->res,
-                        now_ns);
+        c->events->data(c->events->ctx, c, u->buffers + (size_t)id * io->buf_bytes,
+                        (size_t)cqe->res, now_ns);
         // The callback may have closed the connection, and its memory may already be another's.
         if (c->generation != generation || !c->open) c = NULL;
     }
@@ -197,7 +200,8 @@ static const cio_vtable uring_vtable = {
 static int buffers_open(cio *io, uring *u) {
     int rc = 0;
     u->buffers_bytes = (size_t)BENCH_RECV_BUFS * io->buf_bytes;
-    u->buffers = mmap(NULL, u->buffers_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    u->buffers = mmap(NULL, u->buffers_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                      -1, 0);
     if (u->buffers == MAP_FAILED) {
         u->buffers = NULL;
         return -errno;
@@ -216,8 +220,9 @@ int cio_uring_open(cio *io) {
     uring *u = calloc(1, sizeof(*u));
     if (u == NULL) return -ENOMEM;
     struct io_uring_params params = {
-        .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
-                 IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
+        .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+                 IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE |
+                 IORING_SETUP_CLAMP,
         .cq_entries = URING_CQ_ENTRIES,
     };
     int rc = io_uring_queue_init_params(URING_SQ_ENTRIES, &u->ring, &params);
@@ -231,7 +236,8 @@ int cio_uring_open(cio *io) {
         uring_free(io);
         return rc;
     }
-    (void)io_uring_register_ring_fd(&u->ring); // saves a lookup a call; not having it changes nothing
+    (void)io_uring_register_ring_fd(
+        &u->ring); // saves a lookup a call; not having it changes nothing
     io->v = &uring_vtable;
     return 0;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // dial.c: sockets of the load generator.
 //
-// IP_BIND_ADDRESS_NO_PORT: with it bind() fixes only the source address and connect() picks a port that
-// is free for this pair of addresses; without it each bound port would be unique over all targets.
+// IP_BIND_ADDRESS_NO_PORT: with it bind() fixes only the source address and connect() picks a port
+// that is free for this pair of addresses; without it each bound port would be unique over all
+// targets.
 #include "bench/dial.h"
 
 #include <arpa/inet.h>
@@ -77,8 +78,10 @@ static int socket_prepare(const dial *d, int fd, u32 index) {
     int on = 1;
     if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) return -errno;
     int rcvbuf = (int)d->rcvbuf, sndbuf = (int)d->sndbuf;
-    if (rcvbuf != 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof(rcvbuf)) != 0) return -errno;
-    if (sndbuf != 0 && setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof(sndbuf)) != 0) return -errno;
+    if (rcvbuf != 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof(rcvbuf)) != 0)
+        return -errno;
+    if (sndbuf != 0 && setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof(sndbuf)) != 0)
+        return -errno;
     if (d->reset) {
         struct linger now = {.l_onoff = 1, .l_linger = 0};
         if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)) != 0) return -errno;
@@ -91,7 +94,8 @@ int dial_start(const dial *d, u32 index, int *fd) {
     int s = socket(d->to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (s < 0) return -errno;
     int rc = socket_prepare(d, s, index);
-    if (rc == 0 && connect(s, (const struct sockaddr *)&d->to, d->to_len) != 0 && errno != EINPROGRESS) {
+    if (rc == 0 && connect(s, (const struct sockaddr *)&d->to, d->to_len) != 0 &&
+        errno != EINPROGRESS) {
         rc = -errno;
     }
     if (rc != 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// find_max.c: bracketing, then bisection, in at most BENCH_FIND_STEPS_MAX steps. Ends when the bracket
-// is narrower than 4 %: two runs of the same rate differ by about as much.
+// find_max.c: bracketing, then bisection, in at most BENCH_FIND_STEPS_MAX steps. Ends when the
+// bracket is narrower than 4 %: two runs of the same rate differ by about as much.
 #include "bench/find_max.h"
 
 #include <errno.h>
@@ -11,16 +11,24 @@
 
 #define BRACKET_RATIO 1.04
 
-typedef enum step_end { STEP_HOLDS, STEP_P99, STEP_RATE, STEP_ERRORS, STEP_GENERATOR, STEP_FAILED } step_end;
+typedef enum step_end {
+    STEP_HOLDS,
+    STEP_P99,
+    STEP_RATE,
+    STEP_ERRORS,
+    STEP_GENERATOR,
+    STEP_FAILED
+} step_end;
 
 static const char *const step_words[] = {
-    "holds", "p99 over the limit", "not all answered in time", "errors", "generator saturated", "not measured",
+    "holds",  "p99 over the limit",  "not all answered in time",
+    "errors", "generator saturated", "not measured",
 };
 
 typedef struct search {
     const bench_options *o;
     bench_result *best, *step;
-    double low, high;  // highest that held; lowest that failed, 0 while none did
+    double low, high; // highest that held; lowest that failed, 0 while none did
     u32 steps;
     step_end last;
     bool repeated;
@@ -36,7 +44,8 @@ static step_end step_judge(const bench_options *o, const bench_result *r) {
     if (bench_result_errors(r) > 0) return STEP_ERRORS;
     u64 observed = o->kind == BENCH_CONN ? r->observed_shorts : r->observed_messages;
     const flow_stats *f = flow_of(o, r);
-    if (report_per_second(observed, r->observed_ns) < 0.99 * report_per_second(f->window_due, r->window_ns)) {
+    if (report_per_second(observed, r->observed_ns) <
+        0.99 * report_per_second(f->window_due, r->window_ns)) {
         return STEP_RATE;
     }
     return hist_percentile(&f->latency, 99) > o->p99_limit_ns ? STEP_P99 : STEP_HOLDS;
@@ -52,11 +61,13 @@ static int step_run(search *s, double rate) {
     if (rc != 0) return rc;
     s->last = step_judge(&o, s->step);
     const flow_stats *f = flow_of(&o, s->step);
-    fprintf(stderr, "step %2u: %9.0f/s  p99 %8.0f us  p99.9 %8.0f us  lag p99 %6.0f us  CPU %6.2f us each  %s%s\n",
+    fprintf(stderr,
+            "step %2u: %9.0f/s  p99 %8.0f us  p99.9 %8.0f us  lag p99 %6.0f us  CPU %6.2f us each  "
+            "%s%s\n",
             s->steps, rate, (double)hist_percentile(&f->latency, 99) / 1e3,
-            (double)hist_percentile(&f->latency, 99.9) / 1e3, (double)hist_percentile(&s->step->lag, 99) / 1e3,
-            report_cpu_us_per_exchange(s->step), step_words[s->last],
-            s->last == STEP_FAILED ? s->step->failure : "");
+            (double)hist_percentile(&f->latency, 99.9) / 1e3,
+            (double)hist_percentile(&s->step->lag, 99) / 1e3, report_cpu_us_per_exchange(s->step),
+            step_words[s->last], s->last == STEP_FAILED ? s->step->failure : "");
     return s->step->interrupted ? -EINTR : 0;
 }
 
@@ -77,7 +88,8 @@ static void step_take(search *s, double rate) {
     }
 }
 
-int find_max_run(const bench_options *o, bench_result *best, double *best_rate, const char **limited_by) {
+int find_max_run(const bench_options *o, bench_result *best, double *best_rate,
+                 const char **limited_by) {
     search s = {.o = o, .last = STEP_HOLDS};
     s.best = calloc(1, sizeof(*s.best));
     s.step = calloc(1, sizeof(*s.step));
@@ -86,11 +98,13 @@ int find_max_run(const bench_options *o, bench_result *best, double *best_rate, 
     snprintf(s.best->failure, sizeof(s.best->failure), "no rate held");
     step_end failed_by = STEP_HOLDS;
     int rc = 0;
-    while (s.steps < BENCH_FIND_STEPS_MAX && (s.high == 0 || s.low == 0 || s.high / s.low > BRACKET_RATIO)) {
+    while (s.steps < BENCH_FIND_STEPS_MAX &&
+           (s.high == 0 || s.low == 0 || s.high / s.low > BRACKET_RATIO)) {
         double rate = next_rate(&s);
         if (rate > BENCH_RATE_MAX || rate < 1) break;
         rc = step_run(&s, rate);
-        if (rc == 0 && s.last == STEP_P99 && s.steps < BENCH_FIND_STEPS_MAX) rc = step_run(&s, rate);
+        if (rc == 0 && s.last == STEP_P99 && s.steps < BENCH_FIND_STEPS_MAX)
+            rc = step_run(&s, rate);
         if (rc != 0 || s.last == STEP_FAILED) break;
         if (s.last != STEP_HOLDS) failed_by = s.last;
         step_take(&s, rate);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// json_out.c: see json_out.h. Bytes above 0x7f are written as they are: what is printed here (names of
-// threads, addresses, messages) is taken to be UTF-8, and anything below 0x20 is escaped.
+// json_out.c: see json_out.h. Bytes above 0x7f are written as they are: what is printed here (names
+// of threads, addresses, messages) is taken to be UTF-8, and anything below 0x20 is escaped.
 #include "bench/json_out.h"
 
 #include <inttypes.h>

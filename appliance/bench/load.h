@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// load.h: what the flows of one run share: options, target, event loop, the measured window, and the
-// record of how late the generator itself was. A flow (steady.h, short.h, slow.h) is a source of load
-// with its own schedule and figures; run.c drives all of them from one loop.
+// load.h: what the flows of one run share: options, target, event loop, the measured window, and
+// the record of how late the generator itself was. A flow (steady.h, short.h, slow.h) is a source
+// of load with its own schedule and figures; run.c drives all of them from one loop.
 #ifndef SLUICE_BENCH_LOAD_H
 #define SLUICE_BENCH_LOAD_H
 
@@ -18,7 +18,7 @@ extern volatile int bench_stop;
 typedef struct load {
     const bench_options *options;
     cio *io;
-    u64 window_begin_ns, window_end_ns; // latencies are kept of what is due in [begin, end)
+    u64 window_begin_ns, window_end_ns;  // latencies are kept of what is due in [begin, end)
     u64 started_due_ns[BENCH_LAG_NOTES]; // due times of what this turn hands to the kernel
     u32 started_count;
 } load;
@@ -61,8 +61,8 @@ static inline void load_note_answer(load *l, flow_stats *f, u64 due_ns, u64 now_
     hist_record(&f->latency, now_ns > due_ns ? now_ns - due_ns : 0);
 }
 
-// At the end of the run: a message without reply goes into the latencies with the time it has waited
-// so far, so that a server that answers nothing does not look fast.
+// At the end of the run: a message without reply goes into the latencies with the time it has
+// waited so far, so that a server that answers nothing does not look fast.
 static inline void load_note_unanswered(load *l, flow_stats *f, u64 due_ns, u64 now_ns) {
     bench_error_add(&f->errors, BENCH_ERROR_UNANSWERED, 1);
     if (load_in_window(l, due_ns)) hist_record(&f->latency, now_ns - due_ns);

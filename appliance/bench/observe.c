@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // observe.c: reads /proc about the server's processes.
 //
-// CPU time comes from schedstat (nanoseconds, exact to the last tick of the scheduler, 4 ms at most);
-// utime and stime of stat only split it, because they are kept in steps of 10 ms.
+// CPU time comes from schedstat (nanoseconds, exact to the last tick of the scheduler, 4 ms at
+// most); utime and stime of stat only split it, because they are kept in steps of 10 ms.
 #include "bench/observe.h"
 
 #include <dirent.h>
@@ -50,7 +50,8 @@ static int thread_read(u32 pid, u32 tid, observe_thread *t) {
     if (open == NULL || close == NULL || close < open) return -EINVAL;
     snprintf(t->name, sizeof(t->name), "%.*s", (int)MIN(close - open - 1, 19), open + 1);
     u64 utime = 0, stime = 0;
-    sscanf(close + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64, &utime, &stime);
+    sscanf(close + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64, &utime,
+           &stime);
     u64 tick_ns = NS_PER_S / (u64)sysconf(_SC_CLK_TCK);
     t->user_ns = utime * tick_ns;
     t->sys_ns = stime * tick_ns;
@@ -85,7 +86,8 @@ int observe_memory(const u32 *pids, u32 count, u64 *rss_bytes, u64 *private_byte
         sscanf(text, "%*u %" SCNu64, &pages);
         *rss_bytes += pages * (u64)sysconf(_SC_PAGESIZE);
         if (file_read(text, sizeof(text), "/proc/%u/smaps_rollup", pids[i]) <= 0) continue;
-        *private_bytes += 1024 * (field_after(text, "Private_Clean:") + field_after(text, "Private_Dirty:"));
+        *private_bytes += 1024 * (field_after(text, "Private_Clean:") +
+                                  field_after(text, "Private_Dirty:"));
     }
     return 0;
 }
@@ -174,8 +176,10 @@ static u32 inodes_of_port(const char *table, u16 port, u64 *inodes, u32 have) {
         u32 local_port, state;
         u64 inode;
         // sl local rem st tx:rx tr:when retrnsmt uid timeout inode; state 0A is LISTEN
-        if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %" SCNu64,
-                   &local_port, &state, &inode) != 3) {
+        if (sscanf(
+                line,
+                " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %" SCNu64,
+                &local_port, &state, &inode) != 3) {
             continue;
         }
         if (local_port == port && state == 0x0a) inodes[have++] = inode;
@@ -224,6 +228,7 @@ u32 observe_find_listeners(u16 port, u32 *pids, char *why, size_t why_bytes) {
         if (process_has_socket(entry->d_name, inodes, count)) pids[found++] = pid;
     }
     closedir(proc);
-    if (found == 0) snprintf(why, why_bytes, "the listener of port %u belongs to another user", port);
+    if (found == 0)
+        snprintf(why, why_bytes, "the listener of port %u belongs to another user", port);
     return found;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// observe_syscalls.c: counts the server's system calls with the raw_syscalls:sys_enter tracepoint, one
-// perf counter a thread, inherited by threads that start later.
+// observe_syscalls.c: counts the server's system calls with the raw_syscalls:sys_enter tracepoint,
+// one perf counter a thread, inherited by threads that start later.
 //
-// The tracepoint's number is read from tracefs. Where that is not mounted, a child process mounts it in
-// a mount namespace of its own and reports the number: the machine is left as it was.
+// The tracepoint's number is read from tracefs. Where that is not mounted, a child process mounts
+// it in a mount namespace of its own and reports the number: the machine is left as it was.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
@@ -56,7 +56,8 @@ static int id_from_private_mount(void) {
     if (child > 0 && read(pipes[0], &id, sizeof(id)) != (ssize_t)sizeof(id)) id = -EIO;
     close(pipes[0]);
     if (child > 0) {
-        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
+        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+        }
     }
     return id;
 }
@@ -82,7 +83,8 @@ static int counter_open(int id, u32 tid) {
 observe_syscalls *observe_syscalls_open(const u32 *pids, u32 count, char *why, size_t why_bytes) {
     observe_sample *sample = malloc(sizeof(*sample));
     observe_syscalls *s = calloc(1, sizeof(*s));
-    if (sample == NULL || s == NULL) base_out_of_memory("the system call counters", sizeof(*sample));
+    if (sample == NULL || s == NULL)
+        base_out_of_memory("the system call counters", sizeof(*sample));
     int rc = observe_take(pids, count, sample);
     int id = rc == 0 ? tracepoint_id() : rc;
     if (id < 0) {

@@ -43,19 +43,22 @@ typedef struct option_row {
 #define AT(field) offsetof(bench_options, field)
 
 static const option_row rows[] = {
-    {"to", "ADDR:PORT", OPTION_TEXT, IN_ALL, AT(to), 0, 0, NULL, "framed listener; default 127.0.0.1:7000"},
-    {"mode", "MODE", OPTION_CHOICE, IN_ALL, AT(mode), 0, 0, "echo|ack|publish", "the listener's mode; default echo"},
-    {"size", "BYTES", OPTION_U32, IN_ALL, AT(size), BENCH_FRAME_BYTES_MIN, BENCH_FRAME_BYTES_MAX, NULL,
-     "whole frame with its 4-byte header; default 64 (conn and storm: 32)"},
+    {"to", "ADDR:PORT", OPTION_TEXT, IN_ALL, AT(to), 0, 0, NULL,
+     "framed listener; default 127.0.0.1:7000"},
+    {"mode", "MODE", OPTION_CHOICE, IN_ALL, AT(mode), 0, 0, "echo|ack|publish",
+     "the listener's mode; default echo"},
+    {"size", "BYTES", OPTION_U32, IN_ALL, AT(size), BENCH_FRAME_BYTES_MIN, BENCH_FRAME_BYTES_MAX,
+     NULL, "whole frame with its 4-byte header; default 64 (conn and storm: 32)"},
     {"conns", "N", OPTION_U32, IN_LONG, AT(conns), 1, BENCH_CONNS_MAX, NULL,
      "long connections (storm: connections of the storm)"},
     {"active", "N", OPTION_U32, IN_FRAME, AT(active), 1, BENCH_CONNS_MAX, NULL,
      "how many of them send, the rest is idle; default all"},
-    {"rate", "N", OPTION_RATE, IN_FRAME | IN_CONN | IN_STORM | IN_SLOW, AT(rate), 0, BENCH_RATE_MAX, NULL,
-     "messages/s over all connections (conn, storm: connections/s; storm 0: without pause)"},
+    {"rate", "N", OPTION_RATE, IN_FRAME | IN_CONN | IN_STORM | IN_SLOW, AT(rate), 0, BENCH_RATE_MAX,
+     NULL, "messages/s over all connections (conn, storm: connections/s; storm 0: without pause)"},
     {"short", "N", OPTION_RATE, IN_FRAME, AT(short_rate), 0, BENCH_RATE_MAX, NULL,
      "short connections/s beside the long ones; default 0"},
-    {"slow", "N", OPTION_U32, IN_SLOW, AT(slow), 1, BENCH_SLOW_MAX, NULL, "slow readers; default 10"},
+    {"slow", "N", OPTION_U32, IN_SLOW, AT(slow), 1, BENCH_SLOW_MAX, NULL,
+     "slow readers; default 10"},
     {"read-rate", "BYTES", OPTION_U64, IN_SLOW, AT(read_rate), 0, 1e12, NULL,
      "bytes/s that each slow reader reads; default 0: it never reads"},
     {"steady-conns", "N", OPTION_U32, IN_STORM, AT(steady_conns), 0, BENCH_CONNS_MAX, NULL,
@@ -63,51 +66,61 @@ static const option_row rows[] = {
     {"steady-rate", "N", OPTION_RATE, IN_STORM, AT(steady_rate), 0, BENCH_RATE_MAX, NULL,
      "messages/s of that steady load"},
     {"arrival", "KIND", OPTION_CHOICE, IN_FRAME | IN_CONN | IN_STORM | IN_SLOW, AT(arrival), 0, 0,
-     "poisson|uniform", "default poisson (exponential gaps, random connection); uniform: equal gaps in turn"},
+     "poisson|uniform",
+     "default poisson (exponential gaps, random connection); uniform: equal gaps in turn"},
     {"close", "HOW", OPTION_CHOICE, IN_CONN | IN_STORM | IN_FRAME, AT(close), 0, 0, "fin|rst",
      "how a short connection ends: FIN (leaves TIME_WAIT here) or RST; default fin"},
-    {"duration", "TIME", OPTION_TIME, IN_ALL, AT(duration_ns), 1e6, (double)BENCH_DURATION_NS_MAX, NULL,
-     "length of the measured window; default 10s"},
+    {"duration", "TIME", OPTION_TIME, IN_ALL, AT(duration_ns), 1e6, (double)BENCH_DURATION_NS_MAX,
+     NULL, "length of the measured window; default 10s"},
     {"warmup", "TIME", OPTION_TIME, IN_ALL, AT(warmup_ns), 0, (double)BENCH_DURATION_NS_MAX, NULL,
      "load before the window, not measured; default 2s"},
-    {"heartbeat", "TIME", OPTION_TIME, IN_LONG, AT(heartbeat_ns), 0, (double)BENCH_DURATION_NS_MAX, NULL,
-     "a heartbeat of every long connection each TIME, spread evenly; default off"},
+    {"heartbeat", "TIME", OPTION_TIME, IN_LONG, AT(heartbeat_ns), 0, (double)BENCH_DURATION_NS_MAX,
+     NULL, "a heartbeat of every long connection each TIME, spread evenly; default off"},
     {"drain", "TIME", OPTION_TIME, IN_ALL, AT(drain_ns), 0, (double)BENCH_DURATION_NS_MAX, NULL,
      "wait for missing replies at the end; default 2s"},
-    {"timeout", "TIME", OPTION_TIME, IN_ALL, AT(timeout_ns), 1e6, (double)BENCH_DURATION_NS_MAX, NULL,
-     "a short connection, or the set-up of a long one, fails after TIME; default 5s"},
+    {"timeout", "TIME", OPTION_TIME, IN_ALL, AT(timeout_ns), 1e6, (double)BENCH_DURATION_NS_MAX,
+     NULL, "a short connection, or the set-up of a long one, fails after TIME; default 5s"},
     {"connect-rate", "N", OPTION_RATE, IN_LONG, AT(connect_rate), 1, BENCH_RATE_MAX, NULL,
      "long connections opened per second during set-up; default 5000"},
     {"src-addrs", "N", OPTION_U32, IN_ALL, AT(src_addrs), 1, BENCH_SOURCES_MAX, NULL,
      "source addresses (127.64.0.1 and up), loopback targets only; default: as many as needed"},
     {"rcvbuf", "BYTES", OPTION_U32, IN_ALL, AT(rcvbuf), 0, 1e9, NULL,
-     "SO_RCVBUF of the generator's sockets (slow: of the slow readers'; default 16k); default kernel's"},
+     "SO_RCVBUF of the generator's sockets (slow: of the slow readers'; default 16k); default "
+     "kernel's"},
     {"id-prefix", "TEXT", OPTION_TEXT, IN_ALL, AT(id_prefix), 0, 0, NULL,
      "publish: device ids are TEXT0, TEXT1, ...; default bench-"},
-    {"token", "TEXT", OPTION_TEXT, IN_ALL, AT(token), 0, 0, NULL, "publish: token of the hello; default empty"},
+    {"token", "TEXT", OPTION_TEXT, IN_ALL, AT(token), 0, 0, NULL,
+     "publish: token of the hello; default empty"},
     {"seed", "N", OPTION_U64, IN_ALL, AT(seed), 0, 1e18, NULL, "of the schedule; default 1"},
-    {"engine", "E", OPTION_CHOICE, IN_ALL, AT(engine), 0, 0, "auto|uring|epoll", "the generator's own; default auto"},
+    {"engine", "E", OPTION_CHOICE, IN_ALL, AT(engine), 0, 0, "auto|uring|epoll",
+     "the generator's own; default auto"},
     {"wait", "HOW", OPTION_CHOICE, IN_ALL, AT(wait), 0, 0, "auto|spin|sleep",
-     "spin uses a whole CPU, sends exactly on time and is never asleep when a reply comes, so that the "
-     "server does not pay for waking it; auto: spin with 2 CPUs or more, else sleep"},
-    {"tick", "TIME", OPTION_TIME, IN_FRAME | IN_CONN | IN_SLOW | IN_STORM, AT(tick_ns), 0, 1e7, NULL,
-     "due times are rounded up to multiples of it, and what is due together is sent in one system call. "
-     "Default 0 when spinning: each message at its own time, measured to cost neither side more than "
-     "ticks of 20 to 100us, which arrive as small bursts; 100us when sleeping, since timers are dear"},
+     "spin uses a whole CPU, sends exactly on time and is never asleep when a reply comes, so that "
+     "the server does not pay for waking it; auto: spin with 2 CPUs or more, else sleep"},
+    {"tick", "TIME", OPTION_TIME, IN_FRAME | IN_CONN | IN_SLOW | IN_STORM, AT(tick_ns), 0, 1e7,
+     NULL,
+     "due times are rounded up to multiples of it, and what is due together is sent in one system "
+     "call. Default 0 when spinning: each message at its own time, measured to cost neither side "
+     "more than ticks of 20 to 100us, which arrive as small bursts; 100us when sleeping, since "
+     "timers are dear"},
     {"pin", "CPU", OPTION_I32, IN_ALL, AT(pin_cpu), 0, 4095, NULL, "run the generator on that CPU"},
     {"pid", "PID", OPTION_PID, IN_ALL, AT(pids), 0, 0, NULL,
      "server process to observe, repeatable; auto (default): who listens there; none"},
     {"syscalls", "TIME", OPTION_TIME, IN_FRAME | IN_CONN | IN_SLOW, AT(syscalls_ns), 0, 6e10, NULL,
-     "extra window after the measured one in which the server's system calls are counted; default 1s, 0: no"},
+     "extra window after the measured one in which the server's system calls are counted; default "
+     "1s, 0: no"},
     {"find-max", NULL, OPTION_FLAG, IN_FRAME | IN_CONN, AT(find_max), 0, 0, NULL,
      "search the highest rate with p99 under --p99, starting at --rate"},
-    {"p99", "TIME", OPTION_TIME, IN_FRAME | IN_CONN, AT(p99_limit_ns), 1e3, 6e10, NULL, "that limit; default 5ms"},
+    {"p99", "TIME", OPTION_TIME, IN_FRAME | IN_CONN, AT(p99_limit_ns), 1e3, 6e10, NULL,
+     "that limit; default 5ms"},
     {"lag-limit", "TIME", OPTION_TIME, IN_ALL, AT(lag_limit_ns), 1e3, 6e10, NULL,
-     "the run is invalid when the generator's own p99 lag is above; default: the larger of 250us and a "
-     "quarter of the latency's p99"},
-    {"json", NULL, OPTION_FLAG, IN_ALL, AT(json), 0, 0, NULL, "the result as JSON on stdout, progress on stderr"},
+     "the run is invalid when the generator's own p99 lag is above; default: the larger of 250us "
+     "and a quarter of the latency's p99"},
+    {"json", NULL, OPTION_FLAG, IN_ALL, AT(json), 0, 0, NULL,
+     "the result as JSON on stdout, progress on stderr"},
     {"out", "FILE", OPTION_TEXT, IN_ALL, AT(out), 0, 0, NULL, "the JSON into FILE as well"},
-    {"verbose", NULL, OPTION_FLAG, IN_ALL, AT(verbose), 0, 0, NULL, "a table of the server's threads"},
+    {"verbose", NULL, OPTION_FLAG, IN_ALL, AT(verbose), 0, 0, NULL,
+     "a table of the server's threads"},
 };
 
 const char *bench_kind_name(bench_kind kind) {
@@ -127,7 +140,9 @@ void bench_options_default(bench_options *o, bench_kind kind) {
         .to = "127.0.0.1:7000",
         .size = kind == BENCH_CONN || kind == BENCH_STORM ? 32 : 64,
         .conns = 1000,
-        .rate = kind == BENCH_CONN ? 1000 : kind == BENCH_STORM ? 0 : 10000,
+        .rate = kind == BENCH_CONN    ? 1000
+                : kind == BENCH_STORM ? 0
+                                      : 10000,
         .slow = 10,
         .duration_ns = 10 * NS_PER_S,
         .warmup_ns = 2 * NS_PER_S,
@@ -170,7 +185,8 @@ int bench_parse_time_ns(const char *text, u64 *out) {
     static const struct {
         const char *unit;
         double ns;
-    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"", 1e9}, {"m", 60e9}, {"h", 3600e9}};
+    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6},  {"s", 1e9},
+                 {"", 1e9}, {"m", 60e9}, {"h", 3600e9}};
     double value;
     const char *unit;
     if (number_with_unit(text, &value, &unit) != 0) return -EINVAL;
@@ -197,7 +213,8 @@ static int choice_index(const char *choices, const char *text) {
 }
 
 static int complain(const option_row *row, const char *text, const char *allowed) {
-    fprintf(stderr, "sluice bench: --%s: \"%s\" is not allowed; allowed: %s\n", row->name, text, allowed);
+    fprintf(stderr, "sluice bench: --%s: \"%s\" is not allowed; allowed: %s\n", row->name, text,
+            allowed);
     return -EINVAL;
 }
 
@@ -209,7 +226,8 @@ static int pid_add(bench_options *o, const option_row *row, const char *text) {
     }
     char *end;
     unsigned long pid = strtoul(text, &end, 10);
-    if (*end != 0 || pid == 0 || pid > INT32_MAX) return complain(row, text, "a process id, auto, none");
+    if (*end != 0 || pid == 0 || pid > INT32_MAX)
+        return complain(row, text, "a process id, auto, none");
     if (o->pid_count == BENCH_PIDS_MAX) return complain(row, text, "at most 16 processes");
     o->pids[o->pid_count++] = (u32)pid;
     return 0;
@@ -225,10 +243,11 @@ static int number_store(void *at, const option_row *row, const char *text) {
     if (rc != 0 || !whole || value < row->min || value > row->max) {
         char allowed[96];
         if (time) {
-            snprintf(allowed, sizeof(allowed), "%g us to %g s (units ns, us, ms, s, m, h)", row->min / 1e3,
-                     row->max / 1e9);
+            snprintf(allowed, sizeof(allowed), "%g us to %g s (units ns, us, ms, s, m, h)",
+                     row->min / 1e3, row->max / 1e9);
         } else {
-            snprintf(allowed, sizeof(allowed), "%.0f to %.0f (k = 1,000, m = 1,000,000)", row->min, row->max);
+            snprintf(allowed, sizeof(allowed), "%.0f to %.0f (k = 1,000, m = 1,000,000)", row->min,
+                     row->max);
         }
         return complain(row, text, allowed);
     }
@@ -266,7 +285,8 @@ static const option_row *row_find(const char *name, size_t len) {
 static int relations_check(bench_options *o) {
     if (o->active == 0 || o->active > o->conns) {
         if (o->active > o->conns) {
-            fprintf(stderr, "sluice bench: --active %u is more than --conns %u\n", o->active, o->conns);
+            fprintf(stderr, "sluice bench: --active %u is more than --conns %u\n", o->active,
+                    o->conns);
             return -EINVAL;
         }
         o->active = o->conns;
@@ -354,5 +374,6 @@ void bench_options_help(bench_kind kind) {
         print_wrapped(row->help, 25);
     }
     printf("\nNumbers take k and m (1,000 and 1,000,000); times ns, us, ms, s, m, h.\n"
-           "Exit status: 0 measured without errors; 1 errors were counted or the run is invalid; 2 usage.\n");
+           "Exit status: 0 measured without errors; 1 errors were counted or the run is invalid; 2 "
+           "usage.\n");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// report_json.c: the result as JSON. Field names are stable; docs/bench.md defines each. Latencies are in
-// microseconds, times in seconds, memory in bytes.
+// report_json.c: the result as JSON. Field names are stable; docs/bench.md defines each. Latencies
+// are in microseconds, times in seconds, memory in bytes.
 #include "bench/report.h"
 
 #include <string.h>
@@ -27,7 +27,8 @@ static void errors_write(json_out *j, const bench_errors *e) {
     json_out_object_end(j);
 }
 
-static void flow_write(json_out *j, const bench_result *r, const flow_stats *s, double rate, u64 observed) {
+static void flow_write(json_out *j, const bench_result *r, const flow_stats *s, double rate,
+                       u64 observed) {
     json_out_double(j, "rate_asked", rate);
     json_out_double(j, "rate_due", report_per_second(s->window_due, r->window_ns));
     json_out_double(j, "rate_answered", report_per_second(observed, r->observed_ns));
@@ -124,7 +125,8 @@ static void server_write(json_out *j, const bench_result *r) {
     json_out_double(j, "cpu_us_per_exchange", report_cpu_us_per_exchange(r));
     json_out_double(j, "switches_per_exchange", report_switches_per_exchange(r));
     if (r->syscalls_available && r->syscalls_exchanges > 0) {
-        json_out_double(j, "syscalls_per_exchange", (double)r->syscalls / (double)r->syscalls_exchanges);
+        json_out_double(j, "syscalls_per_exchange",
+                        (double)r->syscalls / (double)r->syscalls_exchanges);
     } else {
         json_put_null(j, "syscalls_per_exchange");
         json_out_text(j, "syscalls_why_not", r->syscalls_note);
@@ -141,10 +143,12 @@ static void idle_write(json_out *j, const bench_result *r) {
     json_put_u64(j, "rss_after", r->rss_after);
     json_put_u64(j, "private_before", r->private_before);
     json_put_u64(j, "private_after", r->private_after);
-    json_out_double(j, "rss_per_conn", ((double)r->rss_after - (double)r->rss_before) / (double)r->conns);
+    json_out_double(j, "rss_per_conn",
+                    ((double)r->rss_after - (double)r->rss_before) / (double)r->conns);
     json_out_double(j, "private_per_conn",
-                ((double)r->private_after - (double)r->private_before) / (double)r->conns);
-    json_out_double(j, "kernel_tcp_per_conn", ((double)r->tcp_after - (double)r->tcp_before) / (double)r->conns);
+                    ((double)r->private_after - (double)r->private_before) / (double)r->conns);
+    json_out_double(j, "kernel_tcp_per_conn",
+                    ((double)r->tcp_after - (double)r->tcp_before) / (double)r->conns);
     json_out_object_end(j);
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // run.c: the loop and the phases of one run.
 //
-// One turn of the loop: let each flow hand over what is due, enter the kernel once with all of it, take
-// the replies, note how late the messages left. Spinning, the loop never sleeps, so a message leaves
-// within microseconds of its time and the server never has to wake the generator up: over a network it
-// would not pay for that either. Sleeping (one CPU only) is the same loop with a wait at its end.
+// One turn of the loop: let each flow hand over what is due, enter the kernel once with all of it,
+// take the replies, note how late the messages left. Spinning, the loop never sleeps, so a message
+// leaves within microseconds of its time and the server never has to wake the generator up: over a
+// network it would not pay for that either. Sleeping (one CPU only) is the same loop with a wait at
+// its end.
 //
 // The server is sampled just outside the window (2 ms before, 2 ms after): reading /proc takes some
 // 100 us, which must not delay messages whose latency counts.
@@ -108,8 +109,9 @@ static void sample_take(run *r, observe_sample *sample) {
     int rc = observe_take(r->result->pids, r->result->pid_count, sample);
     if (rc == 0) return;
     r->result->pid_count = 0;
-    snprintf(r->result->observe_note, sizeof(r->result->observe_note), "the server could not be read: %s%s",
-             errno_name(rc), rc == -ESRCH ? " (it has ended)" : "");
+    snprintf(r->result->observe_note, sizeof(r->result->observe_note),
+             "the server could not be read: %s%s", errno_name(rc),
+             rc == -ESRCH ? " (it has ended)" : "");
 }
 
 static void window_measure(run *r) {
@@ -148,23 +150,25 @@ static void window_measure(run *r) {
 static void syscalls_measure(run *r) {
     bench_result *out = r->result;
     const bench_options *o = r->load.options;
-    bool wanted = o->syscalls_ns > 0 && o->kind != BENCH_IDLE && o->kind != BENCH_STORM && !bench_stop;
+    bool wanted = o->syscalls_ns > 0 && o->kind != BENCH_IDLE && o->kind != BENCH_STORM &&
+                  !bench_stop;
     if (!wanted || out->pid_count == 0) {
         snprintf(out->syscalls_note, sizeof(out->syscalls_note), "%s",
                  !wanted ? "not counted in this run" : "the server is not observed");
         return;
     }
-    observe_syscalls *s =
-        observe_syscalls_open(out->pids, out->pid_count, out->syscalls_note, sizeof(out->syscalls_note));
+    observe_syscalls *s = observe_syscalls_open(out->pids, out->pid_count, out->syscalls_note,
+                                                sizeof(out->syscalls_note));
     if (s == NULL) return;
-    loop_until(r, clock_mono_ns() + 20 * NS_PER_MS); // what was due during the opening is caught up first
+    loop_until(r, clock_mono_ns() +
+                      20 * NS_PER_MS); // what was due during the opening is caught up first
     u64 calls = observe_syscalls_read(s);
     answers from = answers_now(r);
     loop_until(r, clock_mono_ns() + o->syscalls_ns);
     out->syscalls = observe_syscalls_read(s) - calls;
     answers to = answers_now(r);
-    out->syscalls_exchanges =
-        to.messages + to.heartbeats + to.shorts - from.messages - from.heartbeats - from.shorts;
+    out->syscalls_exchanges = to.messages + to.heartbeats + to.shorts - from.messages -
+                              from.heartbeats - from.shorts;
     out->syscalls_available = true;
     observe_syscalls_close(s);
 }
@@ -196,7 +200,8 @@ static void phases_run(run *r) {
     u64 start_ns = clock_mono_ns() + START_DELAY_NS;
     r->load.window_begin_ns = start_ns + o->warmup_ns;
     r->load.window_end_ns = r->load.window_begin_ns + o->duration_ns;
-    // A storm is measured whole: its window opens before its first connection (see run_parts_start).
+    // A storm is measured whole: its window opens before its first connection (see
+    // run_parts_start).
     run_parts_start(r, start_ns);
     window_measure(r);
     syscalls_measure(r);
@@ -217,8 +222,9 @@ static int generator_prepare(run *r) {
     CPU_ZERO(&set);
     CPU_SET((u32)o->pin_cpu, &set);
     if (sched_setaffinity(0, sizeof(set), &set) == 0) return 0;
-    snprintf(r->result->failure, sizeof(r->result->failure), "--pin %d: %s (CPUs that may be used: %u)",
-             o->pin_cpu, errno_name(errno), bench_cpu_count());
+    snprintf(r->result->failure, sizeof(r->result->failure),
+             "--pin %d: %s (CPUs that may be used: %u)", o->pin_cpu, errno_name(errno),
+             bench_cpu_count());
     return -EINVAL;
 }
 
@@ -232,8 +238,8 @@ static void observer_prepare(run *r) {
     out->pid_count = o->pid_count;
     memcpy(out->pids, o->pids, sizeof(out->pids));
     if (out->pid_count == 0) {
-        out->pid_count =
-            observe_find_listeners(r->dial.port, out->pids, out->observe_note, sizeof(out->observe_note));
+        out->pid_count = observe_find_listeners(r->dial.port, out->pids, out->observe_note,
+                                                sizeof(out->observe_note));
     }
     if (out->pid_count == 0) return;
     if (observe_memory(out->pids, out->pid_count, &out->rss_before, &out->private_before) != 0) {
@@ -259,7 +265,8 @@ int bench_run(const bench_options *o, bench_result *out) {
     if (rc == 0) rc = run_parts_open(r, observer_prepare);
     if (rc == 0) phases_run(r);
     run_parts_free(r);
-    sched_setaffinity(0, sizeof(affinity), &affinity); // the caller may run again, or start a server
+    sched_setaffinity(0, sizeof(affinity),
+                      &affinity); // the caller may run again, or start a server
     out->failed = rc != 0;
     return rc == -EINTR ? rc : 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_parts.c: composes a run out of flows: frame = long connections (and short ones beside them), conn
-// = short ones, storm = many at once beside a steady load, slow = slow readers beside normal ones, idle
-// = long ones that only beat. Checks descriptors before anything is opened.
+// run_parts.c: composes a run out of flows: frame = long connections (and short ones beside them),
+// conn = short ones, storm = many at once beside a steady load, slow = slow readers beside normal
+// ones, idle = long ones that only beat. Checks descriptors before anything is opened.
 #include "bench/run_parts.h"
 
 #include <errno.h>
@@ -41,13 +41,16 @@ static int descriptors_prepare(run *r, u32 *short_max) {
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return refuse(r, "getrlimit: %s", errno_name(errno));
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
-    u64 fixed = (u64)long_conns(o) + (o->kind == BENCH_SLOW ? o->slow : 0) + BENCH_DESCRIPTORS_SPARE;
+    u64 fixed = (u64)long_conns(o) + (o->kind == BENCH_SLOW ? o->slow : 0) +
+                BENCH_DESCRIPTORS_SPARE;
     u64 wanted = o->kind == BENCH_STORM ? o->conns : wants_short(o) ? BENCH_SHORT_OPEN_MAX : 0;
     u64 least = o->kind == BENCH_STORM ? o->conns : wants_short(o) ? 100 : 0;
     if (fixed + least > limit.rlim_cur) {
-        return refuse(r, "too_many_descriptors: %llu are needed, %llu are allowed: raise the hard limit "
-                         "(ulimit -Hn) or use fewer connections",
-                      (unsigned long long)(fixed + least), (unsigned long long)limit.rlim_cur);
+        return refuse(
+            r,
+            "too_many_descriptors: %llu are needed, %llu are allowed: raise the hard limit (ulimit "
+            "-Hn) or use fewer connections",
+            (unsigned long long)(fixed + least), (unsigned long long)limit.rlim_cur);
     }
     *short_max = (u32)MIN(wanted, limit.rlim_cur - fixed);
     return 0;
@@ -69,7 +72,9 @@ static int target_prepare(run *r) {
     if (o->kind != BENCH_SLOW) r->dial.rcvbuf = r->short_dial.rcvbuf = o->rcvbuf;
     r->slow_dial.rcvbuf = o->rcvbuf;
     r->slow_dial.sndbuf = BENCH_SLOW_SNDBUF_BYTES;
-    r->result->sources = r->dial.loopback ? (wants_short(o) ? r->short_dial.sources : r->dial.sources) : 1;
+    r->result->sources = r->dial.loopback
+                             ? (wants_short(o) ? r->short_dial.sources : r->dial.sources)
+                             : 1;
     snprintf(r->result->target, sizeof(r->result->target), "%s", r->dial.text);
     return 0;
 }
@@ -83,7 +88,8 @@ static u32 receive_buffer_bytes(const bench_options *o) {
 static int steady_prepare(run *r) {
     const bench_options *o = r->load.options;
     char why[160];
-    steady_params p = {.conns = long_conns(o), .active = long_conns(o), .size = o->size, .dial = &r->dial};
+    steady_params p = {
+        .conns = long_conns(o), .active = long_conns(o), .size = o->size, .dial = &r->dial};
     p.heartbeat_ns = o->heartbeat_ns;
     p.rate = o->kind == BENCH_STORM ? o->steady_rate : o->kind == BENCH_IDLE ? 0 : o->rate;
     if (o->kind == BENCH_FRAME) p.active = o->active;
@@ -149,7 +155,8 @@ int run_parts_open(run *r, void (*observe)(run *r)) {
     if (rc != 0) return rc;
     r->before = malloc(sizeof(*r->before));
     r->after = malloc(sizeof(*r->after));
-    if (r->before == NULL || r->after == NULL) base_out_of_memory("server samples", sizeof(*r->after));
+    if (r->before == NULL || r->after == NULL)
+        base_out_of_memory("server samples", sizeof(*r->after));
     observe(r);
     r->load.io = cio_open((cio_engine)o->engine, long_conns(o) + short_max, receive_buffer_bytes(o),
                           out->engine_note, sizeof(out->engine_note));
@@ -168,7 +175,8 @@ void run_parts_start(run *r, u64 start_ns) {
     if (r->steady != NULL) steady_start(r->steady, start_ns);
     if (r->slow != NULL) slow_start(r->slow, start_ns);
     // The steady load beside a storm warms up; the storm itself begins with the window.
-    if (r->shorts != NULL) short_start(r->shorts, r->result->has_storm ? r->load.window_begin_ns : start_ns);
+    if (r->shorts != NULL)
+        short_start(r->shorts, r->result->has_storm ? r->load.window_begin_ns : start_ns);
 }
 
 void run_parts_stop(run *r) {
@@ -193,7 +201,8 @@ void run_parts_finish(run *r, u64 now_ns) {
     if (r->steady != NULL) {
         steady_finish(r->steady, now_ns);
         out->steady = *steady_stats(r->steady);
-        out->heartbeats = *steady_heartbeats(r->steady, &out->heartbeats_sent, &out->heartbeats_answered);
+        out->heartbeats = *steady_heartbeats(r->steady, &out->heartbeats_sent,
+                                             &out->heartbeats_answered);
         out->publications = steady_publications(r->steady);
         out->alive = steady_alive(r->steady);
     }

@@ -11,7 +11,7 @@
 
 typedef struct run {
     load load;
-    bench_options options;  // as given, with what was left to us decided
+    bench_options options; // as given, with what was left to us decided
     dial dial, slow_dial, short_dial;
     bench_result *result;
     steady *steady;
@@ -24,12 +24,13 @@ typedef struct run {
     observe_sample *before, *after;
 } run;
 
-// Opens everything and connects. observe is called when the target is known and nothing is connected
-// yet. 0, -EINTR, or another negative code with result->failure set. run_parts_free in any case.
+// Opens everything and connects. observe is called when the target is known and nothing is
+// connected yet. 0, -EINTR, or another negative code with result->failure set. run_parts_free in
+// any case.
 int run_parts_open(run *r, void (*observe)(run *r));
 void run_parts_start(run *r, u64 start_ns);
 void run_parts_stop(run *r);
-bool run_parts_done(const run *r);   // nothing more will happen: a storm that is served
+bool run_parts_done(const run *r); // nothing more will happen: a storm that is served
 u64 run_parts_outstanding(run *r);
 void run_parts_finish(run *r, u64 now_ns);
 void run_parts_free(run *r);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// schedule.c: arrival times from a seed. The running time is kept as a double of nanoseconds since the
-// start: exact to a nanosecond for 100 days, and free of the drift that adding rounded gaps would give.
+// schedule.c: arrival times from a seed. The running time is kept as a double of nanoseconds since
+// the start: exact to a nanosecond for 100 days, and free of the drift that adding rounded gaps
+// would give.
 #include "bench/schedule.h"
 
 #include <math.h>
 
-// splitmix64 (Steele, Lea, Flood 2014): one addition and two multiplications, passes the usual tests.
+// splitmix64 (Steele, Lea, Flood 2014): one addition and two multiplications, passes the usual
+// tests.
 u64 random_next(u64 *state) {
     *state += 0x9e3779b97f4a7c15ull;
     u64 z = *state;
@@ -33,8 +35,11 @@ void schedule_next(schedule *s) {
 }
 
 void schedule_start(schedule *s, arrival kind, double rate, u64 tick_ns, u64 seed, u64 start_ns) {
-    *s = (schedule){
-        .kind = kind, .tick_ns = tick_ns, .random = seed, .start_ns = start_ns, .due_ns = UINT64_MAX};
+    *s = (schedule){.kind = kind,
+                    .tick_ns = tick_ns,
+                    .random = seed,
+                    .start_ns = start_ns,
+                    .due_ns = UINT64_MAX};
     if (rate <= 0) return;
     s->gap_ns = 1e9 / rate;
     due_set(s);

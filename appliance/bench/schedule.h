@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// schedule.h: when messages are due. The whole schedule follows from rate, arrival, tick and seed: it is
-// fixed before the first message and nothing the server does moves it. That is what makes the load open
-// loop; latency counts from these times.
+// schedule.h: when messages are due. The whole schedule follows from rate, arrival, tick and seed:
+// it is fixed before the first message and nothing the server does moves it. That is what makes the
+// load open loop; latency counts from these times.
 #ifndef SLUICE_BENCH_SCHEDULE_H
 #define SLUICE_BENCH_SCHEDULE_H
 
@@ -11,12 +11,12 @@ typedef enum arrival { ARRIVAL_POISSON, ARRIVAL_UNIFORM } arrival;
 
 typedef struct schedule {
     arrival kind;
-    double gap_ns;   // mean distance of two messages
-    double at_ns;    // of the next one, since start_ns, before rounding to the tick
-    u64 start_ns;    // CLOCK_MONOTONIC
-    u64 tick_ns;     // due times are rounded up to multiples of it from start_ns; 0 = not rounded
-    u64 random;      // state of the generator
-    u64 due_ns;      // the next due time, CLOCK_MONOTONIC; UINT64_MAX when rate is 0
+    double gap_ns; // mean distance of two messages
+    double at_ns;  // of the next one, since start_ns, before rounding to the tick
+    u64 start_ns;  // CLOCK_MONOTONIC
+    u64 tick_ns;   // due times are rounded up to multiples of it from start_ns; 0 = not rounded
+    u64 random;    // state of the generator
+    u64 due_ns;    // the next due time, CLOCK_MONOTONIC; UINT64_MAX when rate is 0
 } schedule;
 
 // rate: messages per second, 0 for none. Poisson arrivals have exponential gaps.

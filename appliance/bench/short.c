@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // short.c: the flow of short connections and of storms.
 //
-// connect() is a plain non-blocking call: over loopback the handshake is complete when it returns, and
-// the frame follows at once; elsewhere the send waits in the event loop until it is. Open connections
-// hang in a list by age, so that one look at its head finds what has timed out.
+// connect() is a plain non-blocking call: over loopback the handshake is complete when it returns,
+// and the frame follows at once; elsewhere the send waits in the event loop until it is. Open
+// connections hang in a list by age, so that one look at its head finds what has timed out.
 #include "bench/short.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ typedef struct short_conn {
     cio_conn io;
     u64 due_ns, start_ns;
     u32 id;
-    u32 prev, next;  // list by age while the reply is awaited; next also links the free ones
+    u32 prev, next; // list by age while the reply is awaited; next also links the free ones
     bool waiting;
     wire_rx rx;
 } short_conn;
@@ -30,13 +30,13 @@ struct short_flow {
     short_params params;
     cio_events events;
     wire_mode mode;
-    u64 request_number;  // 1, or 0 where the hello is the request
+    u64 request_number; // 1, or 0 where the hello is the request
     short_conn *conn;
     u8 *chunks;
     u32 chunk_bytes;
     u32 free_head, oldest, newest;
-    u32 started;         // connections, also the id of the next one
-    u32 ended;           // with a reply or an error
+    u32 started; // connections, also the id of the next one
+    u32 ended;   // with a reply or an error
     schedule starts;
     actor start_actor, expire_actor;
     flow_stats stats;
@@ -82,7 +82,8 @@ static void conn_fail(short_flow *s, short_conn *c, bench_error error, u64 now_n
     if (c->waiting) {
         s->ended++;
         s->stats.outstanding--;
-        // It has no reply and never will: its time so far is in the figures, as for long connections.
+        // It has no reply and never will: its time so far is in the figures, as for long
+        // connections.
         if (load_in_window(s->load, c->due_ns)) {
             hist_record(&s->stats.latency, now_ns - MIN(now_ns, c->due_ns));
         }
@@ -158,7 +159,8 @@ static void conn_begin(short_flow *s, u64 due_ns) {
     u8 *out = s->chunks + (size_t)index * s->chunk_bytes;
     u32 len = s->params.size;
     if (s->mode == WIRE_PUBLISH) {
-        len = (u32)wire_build_hello(out, s->chunk_bytes, l->options->id_prefix, id, l->options->token);
+        len = (u32)wire_build_hello(out, s->chunk_bytes, l->options->id_prefix, id,
+                                    l->options->token);
     } else {
         wire_build(out, len, s->request_number, id);
     }
@@ -197,7 +199,8 @@ static void expire_fire(actor *a, u64 now_ns) {
 
 void short_start(short_flow *s, u64 start_ns) {
     const bench_options *o = s->load->options;
-    schedule_start(&s->starts, (arrival)o->arrival, s->params.rate, o->tick_ns, o->seed ^ 0x5057, start_ns);
+    schedule_start(&s->starts, (arrival)o->arrival, s->params.rate, o->tick_ns, o->seed ^ 0x5057,
+                   start_ns);
     s->start_actor.due_ns = s->params.rate > 0 ? s->starts.due_ns : start_ns;
     s->expire_actor.due_ns = start_ns;
 }
@@ -220,18 +223,20 @@ short_flow *short_open(load *l, const short_params *p, char *why, size_t why_byt
     s->request_number = s->mode == WIRE_PUBLISH ? 0 : 1;
     s->chunk_bytes = MAX(p->size, s->mode == WIRE_PUBLISH ? 4096u : 0u);
     u8 hello[4096];
-    if (s->mode == WIRE_PUBLISH && wire_build_hello(hello, sizeof(hello), l->options->id_prefix, UINT32_MAX,
-                                                    l->options->token) < 0) {
+    if (s->mode == WIRE_PUBLISH && wire_build_hello(hello, sizeof(hello), l->options->id_prefix,
+                                                    UINT32_MAX, l->options->token) < 0) {
         snprintf(why, why_bytes, "--id-prefix and --token are too long for one hello");
         free(s);
         return NULL;
     }
     u64 bytes = (u64)p->open_max * s->chunk_bytes;
-    s->chunks = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    s->chunks = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (s->chunks == MAP_FAILED) s->chunks = NULL;
     s->conn = calloc(p->open_max, sizeof(*s->conn));
     if (s->chunks == NULL || s->conn == NULL) {
-        snprintf(why, why_bytes, "no memory for %u short connections of %u bytes", p->open_max, p->size);
+        snprintf(why, why_bytes, "no memory for %u short connections of %u bytes", p->open_max,
+                 p->size);
         short_free(s);
         return NULL;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// short.h: short connections: each is due at a time of the schedule, connects, sends one frame, reads
-// its reply and closes. With hold set it is a storm: a given number of connections that stay open.
+// short.h: short connections: each is due at a time of the schedule, connects, sends one frame,
+// reads its reply and closes. With hold set it is a storm: a given number of connections that stay
+// open.
 #ifndef SLUICE_BENCH_SHORT_H
 #define SLUICE_BENCH_SHORT_H
 
@@ -9,11 +10,11 @@
 typedef struct short_flow short_flow;
 
 typedef struct short_params {
-    double rate;     // connections/s; 0 = as fast as the generator can (storm only)
-    u32 size;        // bytes of the frame
-    u32 total;       // storm: stop after so many; 0 = no end
-    u32 open_max;    // open at once
-    bool hold;       // keep connections open after their reply
+    double rate;  // connections/s; 0 = as fast as the generator can (storm only)
+    u32 size;     // bytes of the frame
+    u32 total;    // storm: stop after so many; 0 = no end
+    u32 open_max; // open at once
+    bool hold;    // keep connections open after their reply
     const dial *dial;
 } short_params;
 

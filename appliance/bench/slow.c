@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// slow.c: the slow readers. They do not use the event loop: each is visited every 10 ms with one plain
-// non-blocking send of up to 16 KiB of frames, which bounds what they cost the generator.
+// slow.c: the slow readers. They do not use the event loop: each is visited every 10 ms with one
+// plain non-blocking send of up to 16 KiB of frames, which bounds what they cost the generator.
 #include "bench/slow.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ struct slow_flow {
     u64 last_ns;
     slow_conn *conn;
     struct pollfd *polls;
-    u8 *chunks;     // frames to send, chunk_bytes for each reader
+    u8 *chunks; // frames to send, chunk_bytes for each reader
     u32 chunk_bytes;
     u8 sink[65536];
 };
@@ -70,7 +70,8 @@ static void chunk_next(slow_flow *s, slow_conn *c) {
 
 static void conn_send(slow_flow *s, slow_conn *c, u64 now_ns) {
     if (c->chunk_at == c->chunk_len) chunk_next(s, c);
-    ssize_t n = send(c->fd, chunk_of(s, c) + c->chunk_at, c->chunk_len - c->chunk_at, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t n = send(c->fd, chunk_of(s, c) + c->chunk_at, c->chunk_len - c->chunk_at,
+                     MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0) {
         if (errno != EAGAIN && errno != EINTR) conn_end(c, errno, now_ns);
         return;
@@ -83,7 +84,8 @@ static void conn_send(slow_flow *s, slow_conn *c, u64 now_ns) {
 static void conn_read(slow_flow *s, slow_conn *c, u64 passed_ns, u64 now_ns) {
     c->read_credit += s->read_per_ns * (double)passed_ns;
     while (c->read_credit >= 1) {
-        ssize_t n = recv(c->fd, s->sink, (size_t)MIN(c->read_credit, (double)sizeof(s->sink)), MSG_DONTWAIT);
+        ssize_t n = recv(c->fd, s->sink, (size_t)MIN(c->read_credit, (double)sizeof(s->sink)),
+                         MSG_DONTWAIT);
         if (n < 0) {
             if (errno != EAGAIN && errno != EINTR) conn_end(c, errno, now_ns);
             return;
@@ -96,7 +98,8 @@ static void conn_read(slow_flow *s, slow_conn *c, u64 passed_ns, u64 now_ns) {
     }
 }
 
-// A reader that never reads learns of the end by poll: RST gives POLLERR or POLLHUP, a FIN POLLRDHUP.
+// A reader that never reads learns of the end by poll: RST gives POLLERR or POLLHUP, a FIN
+// POLLRDHUP.
 static void ends_find(slow_flow *s, u64 now_ns) {
     for (u32 i = 0; i < s->count; i++) {
         s->polls[i] = (struct pollfd){.fd = s->conn[i].fd, .events = POLLRDHUP};
@@ -123,7 +126,8 @@ static void slow_fire(actor *a, u64 now_ns) {
 }
 
 void slow_start(slow_flow *s, u64 start_ns) {
-    for (u32 i = 0; i < s->count; i++) s->conn[i].started_ns = s->conn[i].last_progress_ns = start_ns;
+    for (u32 i = 0; i < s->count; i++)
+        s->conn[i].started_ns = s->conn[i].last_progress_ns = start_ns;
     s->last_ns = start_ns;
     s->actor.due_ns = start_ns;
 }
@@ -174,7 +178,8 @@ static bool memory_get(slow_flow *s) {
     return s->conn != NULL && s->polls != NULL && s->chunks != NULL;
 }
 
-slow_flow *slow_open(load *l, const dial *d, u32 count, u64 read_rate, char *why, size_t why_bytes) {
+slow_flow *slow_open(load *l, const dial *d, u32 count, u64 read_rate, char *why,
+                     size_t why_bytes) {
     slow_flow *s = calloc(1, sizeof(*s));
     u8 hello[4096];
     if (s == NULL) base_out_of_memory("the slow readers' flow", sizeof(*s));
@@ -183,8 +188,10 @@ slow_flow *slow_open(load *l, const dial *d, u32 count, u64 read_rate, char *why
     s->read_per_ns = (double)read_rate / 1e9;
     s->actor = (actor){.due_ns = UINT64_MAX, .fire = slow_fire};
     if (!memory_get(s) || strlen(l->options->id_prefix) > 100 ||
-        wire_build_hello(hello, sizeof(hello), l->options->id_prefix, UINT32_MAX, l->options->token) < 0) {
-        snprintf(why, why_bytes, "no memory for %u slow readers, or --id-prefix, --token too long", count);
+        wire_build_hello(hello, sizeof(hello), l->options->id_prefix, UINT32_MAX,
+                         l->options->token) < 0) {
+        snprintf(why, why_bytes, "no memory for %u slow readers, or --id-prefix, --token too long",
+                 count);
         slow_free(s);
         return NULL;
     }
@@ -195,8 +202,8 @@ slow_flow *slow_open(load *l, const dial *d, u32 count, u64 read_rate, char *why
         if (rc == 0) rc = dial_finish(c->fd, (int)(l->options->timeout_ns / NS_PER_MS));
         if (rc == 0) continue;
         bench_error error = bench_error_of_connect(rc);
-        snprintf(why, why_bytes, "slow reader %u of %u: %s: %s", i + 1, count, bench_error_name(error),
-                 bench_error_advice(error));
+        snprintf(why, why_bytes, "slow reader %u of %u: %s: %s", i + 1, count,
+                 bench_error_name(error), bench_error_advice(error));
         slow_free(s);
         return NULL;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// slow.h: readers that send as fast as the server takes it and never read, or read little: what does the
-// server do about them? It may push back (stop reading, so that the sender's socket fills) or close.
+// slow.h: readers that send as fast as the server takes it and never read, or read little: what
+// does the server do about them? It may push back (stop reading, so that the sender's socket fills)
+// or close.
 #ifndef SLUICE_BENCH_SLOW_H
 #define SLUICE_BENCH_SLOW_H
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // steady.c: the flow of long connections.
 //
-// A connection keeps three counters: due (scheduled), sent (built and handed over), done (answered), and
-// the due times of done+1..due in a ring that grows with the backlog. There is one send in flight on
-// each; what becomes due meanwhile leaves together in the next. So a slow server never delays the
-// schedule: its messages wait here with their due time running.
+// A connection keeps three counters: due (scheduled), sent (built and handed over), done
+// (answered), and the due times of done+1..due in a ring that grows with the backlog. There is one
+// send in flight on each; what becomes due meanwhile leaves together in the next. So a slow server
+// never delays the schedule: its messages wait here with their due time running.
 //
-// Invariants: done <= sent <= due; times[n & mask] is the due time of message n for done < n <= due.
+// Invariants: done <= sent <= due; times[n & mask] is the due time of message n for done < n <=
+// due.
 #include "bench/steady.h"
 
 #include <errno.h>
@@ -65,7 +66,8 @@ static u32 chunk_fill(steady *s, steady_conn *c, u8 *out) {
 }
 
 void steady_conn_send(steady *s, steady_conn *c) {
-    while (c->io.open && !c->io.sending && (c->sent < c->due || c->heartbeat_pending || c->hello_pending)) {
+    while (c->io.open && !c->io.sending &&
+           (c->sent < c->due || c->heartbeat_pending || c->hello_pending)) {
         u8 *chunk = chunk_take(s, c);
         u32 len = chunk_fill(s, c, chunk);
         s->stats.bytes_out += len;
@@ -155,9 +157,7 @@ static void on_data(void *ctx, cio_conn *io, const u8 *bytes, size_t len, u64 no
                 bench_error_add(&s->stats.errors, BENCH_ERROR_UNEXPECTED_FRAME, 1);
             }
             break;
-        case WIRE_OVERSIZE:
-            conn_drop(s, c, BENCH_ERROR_CORRUPTED);
-            return;
+        case WIRE_OVERSIZE: conn_drop(s, c, BENCH_ERROR_CORRUPTED); return;
         }
     }
 }
@@ -195,8 +195,9 @@ static void message_due(steady *s, steady_conn *c, u64 due_ns) {
 static void send_fire(actor *a, u64 now_ns) {
     steady *s = CONTAINER_OF(a, steady, send_actor);
     for (u32 i = 0; i < BENCH_STARTS_PER_TURN && s->messages.due_ns <= now_ns; i++) {
-        u32 which = s->messages.kind == ARRIVAL_POISSON ? schedule_random_below(&s->messages, s->active)
-                                                        : s->turn++ % s->active;
+        u32 which = s->messages.kind == ARRIVAL_POISSON
+                        ? schedule_random_below(&s->messages, s->active)
+                        : s->turn++ % s->active;
         // Active connections are spread evenly over all, as they would be among real devices.
         u32 index = (u32)((u64)which * s->conns / s->active);
         message_due(s, &s->conn[index], s->messages.due_ns);
@@ -230,8 +231,11 @@ static void heartbeat_fire(actor *a, u64 now_ns) {
 
 void steady_start(steady *s, u64 start_ns) {
     const bench_options *o = s->load->options;
-    schedule_start(&s->messages, (arrival)o->arrival, s->params.rate, o->tick_ns, o->seed, start_ns);
-    double beats = s->params.heartbeat_ns == 0 ? 0 : (double)s->conns * 1e9 / (double)s->params.heartbeat_ns;
+    schedule_start(&s->messages, (arrival)o->arrival, s->params.rate, o->tick_ns, o->seed,
+                   start_ns);
+    double beats = s->params.heartbeat_ns == 0
+                       ? 0
+                       : (double)s->conns * 1e9 / (double)s->params.heartbeat_ns;
     schedule_start(&s->beats, ARRIVAL_UNIFORM, beats, o->tick_ns, o->seed, start_ns);
     s->send_actor.due_ns = s->messages.due_ns;
     s->heartbeat_actor.due_ns = s->beats.due_ns;
@@ -259,8 +263,10 @@ void steady_finish(steady *s, u64 now_ns) {
 static bool memory_get(steady *s) {
     u64 bytes = (u64)s->conns * s->chunk_bytes;
     if (bytes > BENCH_TX_BYTES_MAX) return false;
-    // Address space only: a chunk costs memory once it is used, and the last one used is used first.
-    s->chunks = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    // Address space only: a chunk costs memory once it is used, and the last one used is used
+    // first.
+    s->chunks = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (s->chunks == MAP_FAILED) s->chunks = NULL;
     s->conn = calloc(s->conns, sizeof(*s->conn));
     s->chunk_free = malloc((size_t)s->conns * sizeof(*s->chunk_free));
@@ -279,7 +285,8 @@ steady *steady_open(load *l, const steady_params *p, char *why, size_t why_bytes
     s->active = p->active;
     s->chunk_bytes = MAX(BENCH_TX_CHUNK_BYTES, p->size);
     if (s->mode == WIRE_PUBLISH) {
-        int n = wire_build_hello(hello, sizeof(hello), l->options->id_prefix, UINT32_MAX, l->options->token);
+        int n = wire_build_hello(hello, sizeof(hello), l->options->id_prefix, UINT32_MAX,
+                                 l->options->token);
         if (n < 0) {
             snprintf(why, why_bytes, "--id-prefix and --token are too long for one hello");
             free(s);
@@ -288,7 +295,8 @@ steady *steady_open(load *l, const steady_params *p, char *why, size_t why_bytes
         s->chunk_bytes = MAX(s->chunk_bytes, (u32)n);
     }
     if (!memory_get(s)) {
-        snprintf(why, why_bytes, "no memory for %u connections with frames of %u bytes", p->conns, p->size);
+        snprintf(why, why_bytes, "no memory for %u connections with frames of %u bytes", p->conns,
+                 p->size);
         steady_free(s);
         return NULL;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// steady.h: long connections: opened once, confirmed, then numbered frames on a fixed schedule over the
-// active ones and heartbeats over all. Every reply is matched by number and checked.
+// steady.h: long connections: opened once, confirmed, then numbered frames on a fixed schedule over
+// the active ones and heartbeats over all. Every reply is matched by number and checked.
 #ifndef SLUICE_BENCH_STEADY_H
 #define SLUICE_BENCH_STEADY_H
 
@@ -10,16 +10,16 @@ typedef struct steady steady;
 
 typedef struct steady_params {
     u32 conns, active, size;
-    double rate;       // messages/s; 0 = none
-    u64 heartbeat_ns;  // 0 = none
+    double rate;      // messages/s; 0 = none
+    u64 heartbeat_ns; // 0 = none
     const dial *dial;
 } steady_params;
 
 // NULL with a sentence in why when the memory cannot be had.
 steady *steady_open(load *l, const steady_params *p, char *why, size_t why_bytes);
-// Opens all connections at --connect-rate and waits until the server has answered on each (a heartbeat,
-// or the hello in publish mode). 0; -1 with *error and *reached (connections so far) on the first failure;
-// -EINTR when the run was stopped.
+// Opens all connections at --connect-rate and waits until the server has answered on each (a
+// heartbeat, or the hello in publish mode). 0; -1 with *error and *reached (connections so far) on
+// the first failure; -EINTR when the run was stopped.
 int steady_connect(steady *s, bench_error *error, u32 *reached);
 // Starts the schedules at start_ns; what is due comes through the two actors.
 void steady_start(steady *s, u64 start_ns);

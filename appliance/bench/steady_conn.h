@@ -10,12 +10,12 @@
 
 typedef struct steady_conn {
     cio_conn io;
-    u64 due, sent, done;     // message numbers, see steady.c
-    u64 gaps;                // numbers that were skipped by replies and counted as lost
+    u64 due, sent, done; // message numbers, see steady.c
+    u64 gaps;            // numbers that were skipped by replies and counted as lost
     u64 *times;
     u32 times_mask;
     u32 id, chunk;
-    u64 heartbeat_due_ns;    // of the one that is unanswered; 0 = none
+    u64 heartbeat_due_ns; // of the one that is unanswered; 0 = none
     bool heartbeat_pending, hello_pending, ready;
     wire_rx rx;
 } steady_conn;
@@ -28,7 +28,7 @@ struct steady {
     u32 size, conns, active, alive, ready_count;
     bench_error last_error;
     steady_conn *conn;
-    u8 *chunks;              // send buffers, chunk_bytes each, one a connection
+    u8 *chunks; // send buffers, chunk_bytes each, one a connection
     u32 chunk_bytes, chunk_free_count;
     u32 *chunk_free;
     schedule messages, beats;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // steady_connect.c: opens the long connections: a bounded number of connects at once, at a bounded
-// rate, and then one exchange on each, because a connect that succeeded says only that the kernel has
-// it in the listener's queue.
+// rate, and then one exchange on each, because a connect that succeeded says only that the kernel
+// has it in the listener's queue.
 #include <errno.h>
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 
 typedef struct connecting {
     int fds[BENCH_CONNECT_WINDOW];
-    u32 first, count;   // ring; connection index of the oldest is reached
+    u32 first, count; // ring; connection index of the oldest is reached
     u32 reached;
 } connecting;
 
@@ -62,7 +62,8 @@ static void pace(steady *s, u64 start_ns, u32 index) {
 static int connect_all(steady *s, connecting *p, bench_error *error) {
     u64 start_ns = clock_mono_ns();
     for (u32 i = 0; i < s->conns; i++) {
-        // Whoever is connected already and gets lost ends the set-up: the run would not be what was asked.
+        // Whoever is connected already and gets lost ends the set-up: the run would not be what was
+        // asked.
         if (s->alive != p->reached) {
             *error = s->last_error;
             return -1;

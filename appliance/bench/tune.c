@@ -2,8 +2,8 @@
 // tune.c: `sluice tune`: options, CPUs, and the interleaved rounds.
 //
 // Every measurement starts a gateway of its own (this binary, one engine, one worker, one core) and
-// drives it with the load generator of `sluice bench` from another core. Engines take turns, forwards
-// and backwards, so that a slow drift of the machine falls on all of them alike.
+// drives it with the load generator of `sluice bench` from another core. Engines take turns,
+// forwards and backwards, so that a slow drift of the machine falls on all of them alike.
 #include "bench/tune.h"
 
 #include <errno.h>
@@ -23,7 +23,8 @@
 static const char usage[] =
     "usage: sluice tune --conns N [options]\n"
     "\n"
-    "Runs your load against every engine (uring, epoll-et, epoll-lt, poll, select) of this binary on\n"
+    "Runs your load against every engine (uring, epoll-et, epoll-lt, poll, select) of this binary "
+    "on\n"
     "this machine, prints a table and recommends one.\n"
     "\n"
     "  --conns N          long connections; default 1000 (0: short connections only)\n"
@@ -44,7 +45,8 @@ static const char usage[] =
     "With one CPU, gateway and generator share it, and the figures say so.\n"
     "Exit status: 0 at least one engine was measured in full; 1 none; 2 usage; 130 stopped.\n";
 
-static const char *const engine_names[TUNE_ENGINES] = {"uring", "epoll-et", "epoll-lt", "poll", "select"};
+static const char *const engine_names[TUNE_ENGINES] = {"uring", "epoll-et", "epoll-lt", "poll",
+                                                       "select"};
 
 typedef struct tune_options {
     bench_options bench;
@@ -67,8 +69,11 @@ static int engines_parse(tune_options *t, const char *text) {
     for (const char *p = text; *p != 0;) {
         size_t len = strcspn(p, ",");
         u32 i = 0;
-        while (i < TUNE_ENGINES && (strlen(engine_names[i]) != len || memcmp(engine_names[i], p, len) != 0)) i++;
-        if (i == TUNE_ENGINES) return complain("--engines", text, "uring, epoll-et, epoll-lt, poll, select");
+        while (i < TUNE_ENGINES &&
+               (strlen(engine_names[i]) != len || memcmp(engine_names[i], p, len) != 0))
+            i++;
+        if (i == TUNE_ENGINES)
+            return complain("--engines", text, "uring, epoll-et, epoll-lt, poll, select");
         t->enabled[i] = true;
         p += len;
         if (*p == ',') p++;
@@ -78,7 +83,8 @@ static int engines_parse(tune_options *t, const char *text) {
 
 static int whole_parse(const char *name, const char *text, double min, double max, double *out) {
     char allowed[64];
-    if (bench_parse_number(text, out) == 0 && *out >= min && *out <= max && *out == floor(*out)) return 0;
+    if (bench_parse_number(text, out) == 0 && *out >= min && *out <= max && *out == floor(*out))
+        return 0;
     snprintf(allowed, sizeof(allowed), "%.0f to %.0f", min, max);
     return complain(name, text, allowed);
 }
@@ -91,7 +97,8 @@ static int active_parse(tune_options *t, const char *text) {
     memcpy(number, text, len + 1);
     bool share = number[len - 1] == '%';
     if (share) number[len - 1] = 0;
-    if (bench_parse_number(number, &value) != 0 || value <= 0 || value > (share ? 100 : BENCH_CONNS_MAX)) {
+    if (bench_parse_number(number, &value) != 0 || value <= 0 ||
+        value > (share ? 100 : BENCH_CONNS_MAX)) {
         return complain("--active", text, "1 to --conns, or 1% to 100%");
     }
     t->active_share = share ? value / 100 : 0;
@@ -165,7 +172,8 @@ static int options_finish(tune_options *t) {
         return -EINVAL;
     }
     if (o->conns > 0 && o->rate <= 0 && o->heartbeat_ns == 0 && o->short_rate <= 0) {
-        fprintf(stderr, "sluice tune: nothing to run: --rate, --heartbeat or --short must be above 0\n");
+        fprintf(stderr,
+                "sluice tune: nothing to run: --rate, --heartbeat or --short must be above 0\n");
         return -EINVAL;
     }
     if (t->active_share > 0) o->active = MAX(1u, (u32)(t->active_share * o->conns));
@@ -218,7 +226,9 @@ static void point_fill(tune_point *p, const bench_result *r) {
                                                                         : &r->heartbeats;
     p->ok = true;
     p->cpu_us = report_cpu_us_per_exchange(r);
-    p->cpu_share = r->server.window_ns == 0 ? 0 : (double)r->server.total.run_ns / (double)r->server.window_ns;
+    p->cpu_share = r->server.window_ns == 0
+                       ? 0
+                       : (double)r->server.total.run_ns / (double)r->server.window_ns;
     p->p50_us = (double)hist_percentile(h, 50) / 1e3;
     p->p99_us = (double)hist_percentile(h, 99) / 1e3;
     p->p999_us = (double)hist_percentile(h, 99.9) / 1e3;
@@ -233,17 +243,20 @@ static void errors_describe(const bench_result *r, char *out, size_t out_bytes) 
     for (u32 i = 0; i < BENCH_ERROR_COUNT; i++) {
         u64 n = r->steady.errors.count[i] + r->shorts.errors.count[i];
         if (n == 0) continue;
-        snprintf(out, out_bytes, "%s %llu times: %s", bench_error_name((bench_error)i), (unsigned long long)n,
-                 bench_error_advice((bench_error)i));
+        snprintf(out, out_bytes, "%s %llu times: %s", bench_error_name((bench_error)i),
+                 (unsigned long long)n, bench_error_advice((bench_error)i));
         return;
     }
 }
 
-// Measures one engine once. 0, -EINTR, or -EAGAIN when the generator was late: the round says nothing.
+// Measures one engine once. 0, -EINTR, or -EAGAIN when the generator was late: the round says
+// nothing.
 static int engine_measure(const tune_options *t, tune_engine *e, tune_point *p, bench_result *r) {
     tune_child child;
-    tune_child_params params = {.exe = t->exe, .engine = e->name, .cpu = t->server_cpu, .frame_bytes = t->bench.size};
-    if (tune_child_start(&child, &params, e->why_not, sizeof(e->why_not)) != 0) return bench_stop ? -EINTR : 0;
+    tune_child_params params = {
+        .exe = t->exe, .engine = e->name, .cpu = t->server_cpu, .frame_bytes = t->bench.size};
+    if (tune_child_start(&child, &params, e->why_not, sizeof(e->why_not)) != 0)
+        return bench_stop ? -EINTR : 0;
     char to[32], why[160];
     bench_options o = t->bench;
     snprintf(to, sizeof(to), "127.0.0.1:%u", child.port);
@@ -299,7 +312,8 @@ static void figures_prepare(const tune_options *t, tune_figures *f) {
     f->short_rate = t->bench.short_rate;
     for (u32 i = 0; i < TUNE_ENGINES; i++) {
         f->engines[i].name = engine_names[i];
-        if (!t->enabled[i]) snprintf(f->engines[i].why_not, sizeof(f->engines[i].why_not), "not asked for");
+        if (!t->enabled[i])
+            snprintf(f->engines[i].why_not, sizeof(f->engines[i].why_not), "not asked for");
     }
 }
 

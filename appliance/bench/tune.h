@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tune.h: `sluice tune`: runs the user's own load profile against every engine of this very binary on
-// this machine, and recommends one with its reasons.
+// tune.h: `sluice tune`: runs the user's own load profile against every engine of this very binary
+// on this machine, and recommends one with its reasons.
 #ifndef SLUICE_BENCH_TUNE_H
 #define SLUICE_BENCH_TUNE_H
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tune_child.c: starts and ends the gateway under test.
 //
-// The child is bound to this process (PR_SET_PDEATHSIG), so that a killed tune leaves no gateway behind,
-// and is the leader of its own process group, so that Ctrl-C at the terminal reaches tune alone, which
-// then ends the child in order.
+// The child is bound to this process (PR_SET_PDEATHSIG), so that a killed tune leaves no gateway
+// behind, and is the leader of its own process group, so that Ctrl-C at the terminal reaches tune
+// alone, which then ends the child in order.
 #include "bench/tune_child.h"
 
 #include <arpa/inet.h>
@@ -58,7 +58,8 @@ static int config_write(const tune_child *c, const tune_child_params *p, u16 adm
             "workers = 1;\n"
             "data_dir = \"%s/data\";\n"
             "admin { bind = \"127.0.0.1:%u\"; }\n"
-            "listener tune { protocol = frame; bind = \"127.0.0.1:%u\"; mode = echo; max_frame = %u; }\n",
+            "listener tune { protocol = frame; bind = \"127.0.0.1:%u\"; mode = echo; max_frame = "
+            "%u; }\n",
             c->dir, admin_port, c->port, MAX(p->frame_bytes, 65536u));
     int rc = ferror(f) != 0 ? -EIO : 0;
     return fclose(f) != 0 && rc == 0 ? -errno : rc;
@@ -66,8 +67,8 @@ static int config_write(const tune_child *c, const tune_child_params *p, u16 adm
 
 static NORETURN void child_exec(const tune_child *c, const tune_child_params *p, pid_t parent) {
     char config[192], log[192], engine[32];
-    char name[] = "sluice", run[] = "run", engine_option[] = "--engine", workers_option[] = "--workers",
-         workers[] = "1", config_option[] = "-c";
+    char name[] = "sluice", run[] = "run", engine_option[] = "--engine",
+         workers_option[] = "--workers", workers[] = "1", config_option[] = "-c";
     snprintf(config, sizeof(config), "%s/sluice.conf", c->dir);
     snprintf(log, sizeof(log), "%s/log", c->dir);
     snprintf(engine, sizeof(engine), "%s", p->engine);
@@ -86,7 +87,8 @@ static NORETURN void child_exec(const tune_child *c, const tune_child_params *p,
         sched_setaffinity(0, sizeof(set), &set);
     }
     signal(SIGPIPE, SIG_DFL);
-    char *argv[] = {name, run, engine_option, engine, workers_option, workers, config_option, config, NULL};
+    char *argv[] = {name,    run,           engine_option, engine, workers_option,
+                    workers, config_option, config,        NULL};
     execv(p->exe, argv);
     fprintf(stderr, "%s: %s\n", p->exe, errno_name(errno));
     _exit(127);
@@ -107,7 +109,8 @@ static void log_last_line(const tune_child *c, char *out, size_t out_bytes) {
     text[n] = 0;
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ')) text[--n] = 0;
     char *line = strrchr(text, '\n');
-    snprintf(out, out_bytes, "%.*s", (int)MIN(out_bytes - 1, sizeof(text)), line == NULL ? text : line + 1);
+    snprintf(out, out_bytes, "%.*s", (int)MIN(out_bytes - 1, sizeof(text)),
+             line == NULL ? text : line + 1);
 }
 
 bool tune_child_alive(tune_child *c, char *why, size_t why_bytes) {
@@ -181,7 +184,8 @@ static void child_end(tune_child *c) {
     while (clock_mono_ns() < until_ns && tune_child_alive(c, why, sizeof(why))) pause_briefly();
     if (c->pid == 0) return;
     kill(c->pid, SIGKILL);
-    while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {}
+    while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
     c->pid = 0;
 }
 
@@ -194,7 +198,8 @@ void tune_child_stop(tune_child *c) {
 int tune_child_start(tune_child *c, const tune_child_params *p, char *why, size_t why_bytes) {
     const char *tmp = getenv("TMPDIR");
     *c = (tune_child){.pid = 0};
-    int n = snprintf(c->dir, sizeof(c->dir), "%s/sluice-tune-XXXXXX", tmp != NULL && tmp[0] ? tmp : "/tmp");
+    int n = snprintf(c->dir, sizeof(c->dir), "%s/sluice-tune-XXXXXX",
+                     tmp != NULL && tmp[0] ? tmp : "/tmp");
     if (n >= (int)sizeof(c->dir) || mkdtemp(c->dir) == NULL) {
         snprintf(why, why_bytes, "no temporary directory: %s (TMPDIR)", errno_name(errno));
         c->dir[0] = 0;

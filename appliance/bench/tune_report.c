@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tune_report.c: medians, ratios and the recommendation.
 //
-// Engines are compared within a round, because a machine drifts more between rounds than inside one.
-// What counts as a difference: more than 5 % and more than half the spread that epoll-et shows against
-// itself over the rounds, and every round on the same side.
+// Engines are compared within a round, because a machine drifts more between rounds than inside
+// one. What counts as a difference: more than 5 % and more than half the spread that epoll-et shows
+// against itself over the rounds, and every round on the same side.
 #include "bench/tune_report.h"
 
 #include <stdarg.h>
@@ -37,11 +37,13 @@ static double point_median(const tune_engine *e, u32 rounds, size_t offset) {
 }
 
 // Ratio to the baseline of the same round; *low and *high over the rounds.
-static double ratio_median(const tune_figures *t, u32 engine, size_t offset, double *low, double *high) {
+static double ratio_median(const tune_figures *t, u32 engine, size_t offset, double *low,
+                           double *high) {
     double values[TUNE_ROUNDS_MAX];
     u32 n = 0;
     for (u32 i = 0; i < t->rounds; i++) {
-        const tune_point *p = &t->engines[engine].rounds[i], *base = &t->engines[TUNE_BASELINE].rounds[i];
+        const tune_point *p = &t->engines[engine].rounds[i],
+                         *base = &t->engines[TUNE_BASELINE].rounds[i];
         double a, b;
         if (!p->ok || !base->ok) continue;
         memcpy(&a, (const char *)p + offset, sizeof(a));
@@ -70,10 +72,10 @@ void tune_summarize(const tune_figures *t, tune_summary out[TUNE_ENGINES]) {
         m->max_us = point_median(e, t->rounds, offsetof(tune_point, max_us));
         m->switches = point_median(e, t->rounds, offsetof(tune_point, switches));
         m->syscalls = point_median(e, t->rounds, offsetof(tune_point, syscalls));
-        s->cpu_ratio =
-            ratio_median(t, i, offsetof(tune_point, cpu_us), &s->cpu_ratio_low, &s->cpu_ratio_high);
-        s->p99_ratio =
-            ratio_median(t, i, offsetof(tune_point, p99_us), &s->p99_ratio_low, &s->p99_ratio_high);
+        s->cpu_ratio = ratio_median(t, i, offsetof(tune_point, cpu_us), &s->cpu_ratio_low,
+                                    &s->cpu_ratio_high);
+        s->p99_ratio = ratio_median(t, i, offsetof(tune_point, p99_us), &s->p99_ratio_low,
+                                    &s->p99_ratio_high);
     }
 }
 
@@ -107,7 +109,8 @@ static u32 cheapest(const tune_summary *s) {
     return best;
 }
 
-static void conclude_against_baseline(const tune_figures *t, const tune_summary *s, u32 best, tune_advice *out) {
+static void conclude_against_baseline(const tune_figures *t, const tune_summary *s, u32 best,
+                                      tune_advice *out) {
     const tune_summary *b = &s[best];
     const char *name = t->engines[best].name;
     bool cheaper = b->cpu_ratio < 1 - out->noise && b->cpu_ratio_high < 1;
@@ -118,23 +121,29 @@ static void conclude_against_baseline(const tune_figures *t, const tune_summary 
             say(out, "The engines tie: none needs less CPU per message than epoll-et. ");
             return;
         }
-        say(out, "The engines tie: the cheapest, %s, needs %.2f of epoll-et's CPU per message (%.2f to %.2f "
-                 "over the rounds), and differences up to %.0f %% are noise here. ",
+        say(out,
+            "The engines tie: the cheapest, %s, needs %.2f of epoll-et's CPU per message (%.2f to "
+            "%.2f over the rounds), and differences up to %.0f %% are noise here. ",
             name, b->cpu_ratio, b->cpu_ratio_low, b->cpu_ratio_high, 100 * out->noise);
         return;
     }
     out->engine = best;
     out->kind = TUNE_CLEAR;
-    say(out, "%s needs %.2f of epoll-et's CPU per message (%.2f to %.2f over the rounds), beyond the noise of "
-             "%.0f %%. ", name, b->cpu_ratio, b->cpu_ratio_low, b->cpu_ratio_high, 100 * out->noise);
-    // Tails scatter more than CPU: worse means a quarter more at the median and worse in every round.
+    say(out,
+        "%s needs %.2f of epoll-et's CPU per message (%.2f to %.2f over the rounds), beyond the "
+        "noise of %.0f %%. ",
+        name, b->cpu_ratio, b->cpu_ratio_low, b->cpu_ratio_high, 100 * out->noise);
+    // Tails scatter more than CPU: worse means a quarter more at the median and worse in every
+    // round.
     if (b->p99_ratio > 1.25 && b->p99_ratio_low > 1) {
         out->kind = TUNE_TRADE;
-        say(out, "But its p99 is %.2f of epoll-et's (%.2f to %.2f): choose %s if CPU is what you lack, epoll-et "
-                 "if latency is. ", b->p99_ratio, b->p99_ratio_low, b->p99_ratio_high, name);
+        say(out,
+            "But its p99 is %.2f of epoll-et's (%.2f to %.2f): choose %s if CPU is what you lack, "
+            "epoll-et if latency is. ",
+            b->p99_ratio, b->p99_ratio_low, b->p99_ratio_high, name);
     } else {
-        say(out, "Its p99 is no worse (%.2f of epoll-et's, %.2f to %.2f). ", b->p99_ratio, b->p99_ratio_low,
-            b->p99_ratio_high);
+        say(out, "Its p99 is no worse (%.2f of epoll-et's, %.2f to %.2f). ", b->p99_ratio,
+            b->p99_ratio_low, b->p99_ratio_high);
     }
 }
 
@@ -151,31 +160,40 @@ void tune_conclude(const tune_figures *t, tune_advice *out) {
     if (!s[TUNE_BASELINE].usable) {
         out->kind = TUNE_ONLY;
         out->engine = best;
-        say(out, "epoll-et could not be measured, so nothing can be compared with it; of the others %s needs "
-                 "the least CPU per message. ", t->engines[best].name);
+        say(out,
+            "epoll-et could not be measured, so nothing can be compared with it; of the others %s "
+            "needs the least CPU per message. ",
+            t->engines[best].name);
         return;
     }
     conclude_against_baseline(t, s, best, out);
     double share = s[out->engine].median.cpu_share;
     if (share < IDLE_SHARE) {
-        say(out, "The gateway used %.1f %% of one core at this load: the bottleneck is elsewhere. ", 100 * share);
+        say(out, "The gateway used %.1f %% of one core at this load: the bottleneck is elsewhere. ",
+            100 * share);
     }
     if (out->kind == TUNE_TIE) say(out, "Choose auto. ");
     if (out->noise > 0.15) {
-        say(out, "This machine was not quiet (epoll-et differs from itself by %.0f %% between rounds): repeat "
-                 "with more --rounds, or when nothing else runs. ", 200 * out->noise);
+        say(out,
+            "This machine was not quiet (epoll-et differs from itself by %.0f %% between rounds): "
+            "repeat with more --rounds, or when nothing else runs. ",
+            200 * out->noise);
     }
-    if (t->cpus < 2) say(out, "Generator and gateway shared one CPU: its share includes their competition. ");
+    if (t->cpus < 2)
+        say(out, "Generator and gateway shared one CPU: its share includes their competition. ");
 }
 
 void tune_print(FILE *f, const tune_figures *t) {
     tune_summary s[TUNE_ENGINES];
     tune_advice advice;
     tune_summarize(t, s);
-    fprintf(f, "\n%u connections, %u active, %.0f messages/s of %u bytes, %.0f short connections/s; medians of %u "
-               "rounds, one worker\n\n", t->conns, t->active, t->rate, t->size, t->short_rate, t->rounds);
-    fprintf(f, "%-9s %9s %17s %7s %9s %9s %9s %9s %9s %9s\n", "engine", "CPU us", "ratio (range)", "CPU %", "p50 us",
-            "p99 us", "p99.9 us", "max us", "switches", "syscalls");
+    fprintf(f,
+            "\n%u connections, %u active, %.0f messages/s of %u bytes, %.0f short connections/s; "
+            "medians of %u "
+            "rounds, one worker\n\n",
+            t->conns, t->active, t->rate, t->size, t->short_rate, t->rounds);
+    fprintf(f, "%-9s %9s %17s %7s %9s %9s %9s %9s %9s %9s\n", "engine", "CPU us", "ratio (range)",
+            "CPU %", "p50 us", "p99 us", "p99.9 us", "max us", "switches", "syscalls");
     for (u32 i = 0; i < TUNE_ENGINES; i++) {
         const tune_point *m = &s[i].median;
         if (!s[i].usable) {
@@ -183,15 +201,20 @@ void tune_print(FILE *f, const tune_figures *t) {
             continue;
         }
         char range[32], calls[16] = "-";
-        snprintf(range, sizeof(range), "%.2f (%.2f-%.2f)", s[i].cpu_ratio, s[i].cpu_ratio_low, s[i].cpu_ratio_high);
+        snprintf(range, sizeof(range), "%.2f (%.2f-%.2f)", s[i].cpu_ratio, s[i].cpu_ratio_low,
+                 s[i].cpu_ratio_high);
         if (m->syscalls >= 0) snprintf(calls, sizeof(calls), "%.3f", m->syscalls);
-        fprintf(f, "%-9s %9.3f %17s %7.2f %9.1f %9.1f %9.1f %9.1f %9.4f %9s\n", t->engines[i].name, m->cpu_us, range,
-                100 * m->cpu_share, m->p50_us, m->p99_us, m->p999_us, m->max_us, m->switches, calls);
+        fprintf(f, "%-9s %9.3f %17s %7.2f %9.1f %9.1f %9.1f %9.1f %9.4f %9s\n", t->engines[i].name,
+                m->cpu_us, range, 100 * m->cpu_share, m->p50_us, m->p99_us, m->p999_us, m->max_us,
+                m->switches, calls);
     }
     tune_conclude(t, &advice);
     const char *choice = advice.kind == TUNE_TIE ? "auto" : t->engines[advice.engine].name;
-    fprintf(f, "\nCPU, switches and system calls are per message or short connection; ratio: to epoll-et of the "
-               "same round.\n\nrecommendation: %s\n%s\n", advice.kind == TUNE_NOTHING ? "none" : choice, advice.text);
+    fprintf(f,
+            "\nCPU, switches and system calls are per message or short connection; ratio: to "
+            "epoll-et of the "
+            "same round.\n\nrecommendation: %s\n%s\n",
+            advice.kind == TUNE_NOTHING ? "none" : choice, advice.text);
 }
 
 static void engine_json(json_out *j, const tune_figures *t, u32 index, const tune_summary *s) {
@@ -256,9 +279,10 @@ void tune_print_json(FILE *f, const tune_figures *t) {
     for (u32 i = 0; i < TUNE_ENGINES; i++) engine_json(&j, t, i, &s[i]);
     json_out_array_end(&j);
     json_out_text(&j, "conclusion", kinds[advice.kind]);
-    json_out_text(&j, "recommendation", advice.kind == TUNE_NOTHING ? ""
-                                    : advice.kind == TUNE_TIE   ? "auto"
-                                                                : t->engines[advice.engine].name);
+    json_out_text(&j, "recommendation",
+                  advice.kind == TUNE_NOTHING ? ""
+                  : advice.kind == TUNE_TIE   ? "auto"
+                                              : t->engines[advice.engine].name);
     json_out_double(&j, "noise", advice.noise);
     json_out_text(&j, "reasons", advice.text);
     json_out_object_end(&j);

@@ -5,8 +5,9 @@
 
 #include "bench/run.h"
 
-// Sets r->valid and r->verdict from the lag, the busy share and the rates. A run is not valid when the
-// generator was late itself ("generator saturated"): its latencies would be blamed on the server.
+// Sets r->valid and r->verdict from the lag, the busy share and the rates. A run is not valid when
+// the generator was late itself ("generator saturated"): its latencies would be blamed on the
+// server.
 void bench_verdict(bench_result *r, const bench_options *o);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// wire.c: frames of the load generator and the check of replies. The filler is a window into one table
-// of random bytes, chosen by sequence number and connection id: building is one memcpy and checking
-// one memcmp, so a generator that checks every byte costs little more than one that checks none.
+// wire.c: frames of the load generator and the check of replies. The filler is a window into one
+// table of random bytes, chosen by sequence number and connection id: building is one memcpy and
+// checking one memcmp, so a generator that checks every byte costs little more than one that checks
+// none.
 //
 // Invariant: wire_rx_feed never reads outside data[0..len) and keeps at most the 16 head bytes.
 #include "bench/wire.h"
@@ -65,7 +66,8 @@ void wire_build_heartbeat(u8 *out) {
     put_u32(out, 0);
 }
 
-// Appends text as the inside of a JSON string (RFC 8259 section 7). Returns the new end, or 0 if full.
+// Appends text as the inside of a JSON string (RFC 8259 section 7). Returns the new end, or 0 if
+// full.
 static size_t json_text_append(u8 *out, size_t at, size_t bytes, const char *text) {
     for (const unsigned char *p = (const unsigned char *)text; *p != 0; p++) {
         char piece[8];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_server.h: a framed server on a thread, for tests of the load generator: correct in each mode, or
-// wrong in one named way. poll, one thread, up to 256 connections.
+// bench_server.h: a framed server on a thread, for tests of the load generator: correct in each
+// mode, or wrong in one named way. poll, one thread, up to 256 connections.
 #ifndef SLUICE_TESTS_BENCH_SERVER_H
 #define SLUICE_TESTS_BENCH_SERVER_H
 
@@ -39,7 +39,7 @@ typedef struct server_conn {
     int fd;
     u64 frames;
     size_t have;
-    u8 held[4096];   // an answer kept back by FAULT_SWAP
+    u8 held[4096]; // an answer kept back by FAULT_SWAP
     size_t held_len;
     u8 data[70000];
 } server_conn;
@@ -153,7 +153,8 @@ static void server_start(bench_server *s, wire_mode mode, server_fault fault) {
     for (u32 i = 0; i < SERVER_CONNS; i++) s->conns[i].fd = -1;
     s->listener = socket(AF_INET, SOCK_STREAM, 0);
     assert(s->conns != NULL && s->listener >= 0);
-    int small = 32768; // as the gateway's device listeners: a peer that is not read from is held back soon
+    int small =
+        32768; // as the gateway's device listeners: a peer that is not read from is held back soon
     int rc = setsockopt(s->listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     rc |= bind(s->listener, (struct sockaddr *)&in, sizeof(in));
     rc |= listen(s->listener, 1024);

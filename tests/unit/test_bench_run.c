@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_bench_run.c: whole runs of the load generator against a server on a thread, on both of its engines:
-// a correct server gives no errors in any mode; each way of being wrong is counted under its name.
+// test_bench_run.c: whole runs of the load generator against a server on a thread, on both of its
+// engines: a correct server gives no errors in any mode; each way of being wrong is counted under
+// its name.
 //
 // Whether a run is "valid" is not asserted: that depends on how busy the machine is.
 #include <setjmp.h>
@@ -40,7 +41,8 @@ static void run(const bench_options *o) {
 
 static void assert_clean(const flow_stats *f) {
     for (u32 i = 0; i < BENCH_ERROR_COUNT; i++) {
-        if (i == BENCH_ERROR_HEARTBEAT_LATE) continue; // a busy machine may stall longer than a beat
+        if (i == BENCH_ERROR_HEARTBEAT_LATE)
+            continue; // a busy machine may stall longer than a beat
         if (f->errors.count[i] != 0) print_message("%s\n", bench_error_name((bench_error)i));
         assert_int_equal(f->errors.count[i], 0);
     }
@@ -164,7 +166,8 @@ static void test_each_fault_has_its_name(void **state) {
             o.arrival = ARRIVAL_UNIFORM;
             run(&o);
             u64 n = result->steady.errors.count[cases[i].error];
-            // One for each connection that got as far as its bad frame: all 20, unless the machine stalled.
+            // One for each connection that got as far as its bad frame: all 20, unless the machine
+            // stalled.
             if (cases[i].once) {
                 assert_in_range(n, 1, 20);
             } else {
@@ -195,7 +198,8 @@ static void test_setup_failures_are_named(void **state) {
     o.timeout_ns = 100 * NS_PER_MS;
     run(&o);
     assert_true(result->shorts.errors.count[BENCH_ERROR_UNANSWERED] > 0);
-    assert_true(hist_max(&result->shorts.latency) >= 100 * NS_PER_MS); // counted with the time it waited
+    assert_true(hist_max(&result->shorts.latency) >=
+                100 * NS_PER_MS); // counted with the time it waited
     server_stop(&s);
 
     server_start(&s, WIRE_PUBLISH, FAULT_REFUSE);
@@ -228,7 +232,8 @@ static void test_stall_is_charged(void **state) {
     (void)state;
     bench_server s;
     bench_options o;
-    server_start(&s, WIRE_ECHO, FAULT_STOP_READING); // each connection is served 20 frames, then no more
+    server_start(&s, WIRE_ECHO,
+                 FAULT_STOP_READING); // each connection is served 20 frames, then no more
     options(&o, BENCH_FRAME, &s, CIO_EPOLL);
     o.conns = o.active = 1;
     o.rate = 1000;
@@ -250,14 +255,16 @@ static void test_observer_sees_this_process(void **state) {
     observe_delta *d = malloc(sizeof(*d));
     server_start(&s, WIRE_ECHO, FAULT_NONE);
     assert_int_equal(observe_take(&self, 1, from), 0);
-    assert_true(from->count >= 2); // this thread, the server's, a sanitizer's
+    assert_true(from->count >= 2);                 // this thread, the server's, a sanitizer's
     clock_t until = clock() + CLOCKS_PER_SEC / 20; // 50 ms of CPU, however long that takes
-    while (clock() < until) {}
+    while (clock() < until) {
+    }
     assert_int_equal(observe_take(&self, 1, to), 0);
     observe_difference(from, to, d);
     assert_in_range(d->total.run_ns, 40 * NS_PER_MS, 500 * NS_PER_MS);
     assert_true(d->rss_bytes > 0);
-    assert_int_equal(observe_find_listeners(s.port, pids, why, sizeof(why)), 0); // itself is never the server
+    assert_int_equal(observe_find_listeners(s.port, pids, why, sizeof(why)),
+                     0); // itself is never the server
     assert_non_null(strstr(why, "port"));
     u32 nobody = 0x3ffffff;
     assert_true(observe_take(&nobody, 1, from) < 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_bench_schedule.c: arrival times: the rate is kept without drift, Poisson gaps have the right mean and
-// spread, equal seeds give equal schedules, ticks only round up; and the numbers of the command line.
+// test_bench_schedule.c: arrival times: the rate is kept without drift, Poisson gaps have the right
+// mean and spread, equal seeds give equal schedules, ticks only round up; and the numbers of the
+// command line.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,8 +100,14 @@ static void test_numbers_and_times(void **state) {
     static const struct {
         const char *text;
         u64 ns;
-    } times[] = {{"5ms", 5000000}, {"250us", 250000}, {"2", 2 * NS_PER_S}, {"1.5s", 1500 * NS_PER_MS},
-                 {"1m", 60 * NS_PER_S}, {"1h", 3600 * NS_PER_S}, {"7ns", 7}, {"0", 0}};
+    } times[] = {{"5ms", 5000000},
+                 {"250us", 250000},
+                 {"2", 2 * NS_PER_S},
+                 {"1.5s", 1500 * NS_PER_MS},
+                 {"1m", 60 * NS_PER_S},
+                 {"1h", 3600 * NS_PER_S},
+                 {"7ns", 7},
+                 {"0", 0}};
     static const char *const bad[] = {"", "k", "5x", "-1", "1kk", "nan", "inf", "1e400", "5 k"};
     double value;
     u64 ns;
@@ -118,7 +125,8 @@ static void test_numbers_and_times(void **state) {
     }
 }
 
-static int parse(bench_options *o, bench_kind kind, const char *a, const char *b, const char *c, const char *d) {
+static int parse(bench_options *o, bench_kind kind, const char *a, const char *b, const char *c,
+                 const char *d) {
     const char *const words[] = {"kind", a, b, c, d};
     char *argv[6];
     int argc = 0;
@@ -147,7 +155,8 @@ static void test_options(void **state) {
     assert_true(parse(&o, BENCH_FRAME, "--conns", "0", NULL, NULL) < 0);
     assert_true(parse(&o, BENCH_FRAME, "--conns", "1.5", NULL, NULL) < 0);
     assert_true(parse(&o, BENCH_FRAME, "--conns", NULL, NULL, NULL) < 0);
-    assert_true(parse(&o, BENCH_FRAME, "--active", "2000", NULL, NULL) < 0); // above the default --conns
+    assert_true(parse(&o, BENCH_FRAME, "--active", "2000", NULL, NULL) <
+                0); // above the default --conns
     assert_true(parse(&o, BENCH_FRAME, "--mode", "ech", NULL, NULL) < 0);
     assert_true(parse(&o, BENCH_FRAME, "--mode", "", NULL, NULL) < 0);
     assert_true(parse(&o, BENCH_FRAME, "--slow", "3", NULL, NULL) < 0); // another mode's option

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_bench_tune.c: the recommendation, from made-up figures: clear winner, tie, trade of CPU for latency,
-// noise, engines that are missing; and whether a run counts at all.
+// test_bench_tune.c: the recommendation, from made-up figures: clear winner, tie, trade of CPU for
+// latency, noise, engines that are missing; and whether a run counts at all.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,8 +13,10 @@
 
 static const char *const names[TUNE_ENGINES] = {"uring", "epoll-et", "epoll-lt", "poll", "select"};
 
-// Three rounds with the given CPU per message and p99; wobble moves all engines of a round together.
-static void fill(tune_figures *t, const double cpu[TUNE_ENGINES], const double p99[TUNE_ENGINES], double wobble) {
+// Three rounds with the given CPU per message and p99; wobble moves all engines of a round
+// together.
+static void fill(tune_figures *t, const double cpu[TUNE_ENGINES], const double p99[TUNE_ENGINES],
+                 double wobble) {
     memset(t, 0, sizeof(*t));
     t->rounds = 3;
     t->cpus = 2;
@@ -22,8 +24,11 @@ static void fill(tune_figures *t, const double cpu[TUNE_ENGINES], const double p
         t->engines[i].name = names[i];
         for (u32 r = 0; r < t->rounds; r++) {
             double f = 1 + wobble * r;
-            t->engines[i].rounds[r] = (tune_point){
-                .ok = true, .cpu_us = cpu[i] * f, .cpu_share = 0.4, .p99_us = p99[i] * f, .syscalls = -1};
+            t->engines[i].rounds[r] = (tune_point){.ok = true,
+                                                   .cpu_us = cpu[i] * f,
+                                                   .cpu_share = 0.4,
+                                                   .p99_us = p99[i] * f,
+                                                   .syscalls = -1};
         }
     }
 }
@@ -56,7 +61,8 @@ static void test_tie(void **state) {
     assert_non_null(strstr(a.text, "auto"));
 }
 
-// The machine drifts by 40 % over the rounds: 12 % between engines is then not told apart from noise.
+// The machine drifts by 40 % over the rounds: 12 % between engines is then not told apart from
+// noise.
 static void test_noise_makes_a_tie(void **state) {
     (void)state;
     tune_figures t;
@@ -118,7 +124,8 @@ static void test_verdict(void **state) {
     bench_verdict(r, &o);
     assert_false(r->valid);
     assert_non_null(strstr(r->verdict, "generator saturated"));
-    for (u32 i = 0; i < 1000; i++) hist_record(&r->steady.latency, 50 * NS_PER_MS); // but the server is far slower
+    for (u32 i = 0; i < 1000; i++)
+        hist_record(&r->steady.latency, 50 * NS_PER_MS); // but the server is far slower
     bench_verdict(r, &o);
     assert_true(r->valid);
     o.lag_limit_ns = NS_PER_MS;
@@ -137,9 +144,12 @@ static void test_verdict(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clear_winner),        cmocka_unit_test(test_tie),
-        cmocka_unit_test(test_noise_makes_a_tie),   cmocka_unit_test(test_cpu_against_latency),
-        cmocka_unit_test(test_idle_says_elsewhere), cmocka_unit_test(test_missing_engines),
+        cmocka_unit_test(test_clear_winner),
+        cmocka_unit_test(test_tie),
+        cmocka_unit_test(test_noise_makes_a_tie),
+        cmocka_unit_test(test_cpu_against_latency),
+        cmocka_unit_test(test_idle_says_elsewhere),
+        cmocka_unit_test(test_missing_engines),
         cmocka_unit_test(test_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

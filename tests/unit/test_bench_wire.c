@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_bench_wire.c: frames of the load generator: built and read back split at every byte, damaged at every
-// byte, heartbeats, acks, oversize lengths, the hello's escapes.
+// test_bench_wire.c: frames of the load generator: built and read back split at every byte, damaged
+// at every byte, heartbeats, acks, oversize lengths, the hello's escapes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "bench/bench_limits.h"
 #include "bench/wire.h"
 
-// Feeds data in two pieces; returns the kind of the first complete event, which must consume everything.
+// Feeds data in two pieces; returns the kind of the first complete event, which must consume
+// everything.
 static wire_event feed_split(wire_mode mode, const u8 *data, size_t len, size_t split) {
     wire_rx rx = {0};
     wire_event ev = {.kind = WIRE_MORE};
@@ -19,7 +20,8 @@ static wire_event feed_split(wire_mode mode, const u8 *data, size_t len, size_t 
     const size_t ends[] = {split, len};
     for (u32 part = 0; part < 2; part++) {
         while (at < ends[part]) {
-            // A copy of exact size: reading beyond the piece is then found by the address sanitizer.
+            // A copy of exact size: reading beyond the piece is then found by the address
+            // sanitizer.
             size_t n = ends[part] - at;
             u8 *piece = malloc(n);
             memcpy(piece, data + at, n);
@@ -52,7 +54,8 @@ static void test_echo_split_at_every_byte(void **state) {
     }
 }
 
-// Any single wrong byte behind the length shows: as another number, another connection, or wrong filler.
+// Any single wrong byte behind the length shows: as another number, another connection, or wrong
+// filler.
 static void test_echo_damage_is_seen(void **state) {
     (void)state;
     u8 frame[64];
@@ -94,7 +97,8 @@ static void test_coalesced_stream(void **state) {
     wire_build_heartbeat(stream);
     for (u32 i = 0; i < 3; i++) wire_build(stream + 4 + 64 * i, 64, i + 1, 2);
     wire_build_heartbeat(stream + 4 + 64 * 3);
-    const wire_event_kind expected[] = {WIRE_HEARTBEAT, WIRE_REPLY, WIRE_REPLY, WIRE_REPLY, WIRE_HEARTBEAT};
+    const wire_event_kind expected[] = {WIRE_HEARTBEAT, WIRE_REPLY, WIRE_REPLY, WIRE_REPLY,
+                                        WIRE_HEARTBEAT};
     wire_rx rx = {0};
     size_t at = 0;
     for (u32 i = 0; i < ARRAY_LEN(expected); i++) {
@@ -154,10 +158,14 @@ static int setup(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_echo_split_at_every_byte), cmocka_unit_test(test_echo_damage_is_seen),
-        cmocka_unit_test(test_neighbours_differ),        cmocka_unit_test(test_largest_frame),
-        cmocka_unit_test(test_coalesced_stream),         cmocka_unit_test(test_acks),
-        cmocka_unit_test(test_oversize),                 cmocka_unit_test(test_hello),
+        cmocka_unit_test(test_echo_split_at_every_byte),
+        cmocka_unit_test(test_echo_damage_is_seen),
+        cmocka_unit_test(test_neighbours_differ),
+        cmocka_unit_test(test_largest_frame),
+        cmocka_unit_test(test_coalesced_stream),
+        cmocka_unit_test(test_acks),
+        cmocka_unit_test(test_oversize),
+        cmocka_unit_test(test_hello),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

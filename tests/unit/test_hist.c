@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_hist.c: the histogram against a sorted array, at its edges, and with a reader on another thread.
+// test_hist.c: the histogram against a sorted array, at its edges, and with a reader on another
+// thread.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,8 +40,8 @@ static void test_empty(void **state) {
     free(h);
 }
 
-// Every bucket edge: the index is monotonic, the buckets tile the range without gap or overlap, and none
-// is wider than 1/64 of its lowest value.
+// Every bucket edge: the index is monotonic, the buckets tile the range without gap or overlap, and
+// none is wider than 1/64 of its lowest value.
 static void test_buckets_tile_the_range(void **state) {
     (void)state;
     hist *h = hist_new();
@@ -171,7 +172,8 @@ typedef struct shared {
 
 static void *write_until_stopped(void *arg) {
     shared *s = arg;
-    for (u64 v = 1; !__atomic_load_n(&s->stop, __ATOMIC_RELAXED); v++) hist_record(&s->h, v % 1000000);
+    for (u64 v = 1; !__atomic_load_n(&s->stop, __ATOMIC_RELAXED); v++)
+        hist_record(&s->h, v % 1000000);
     return NULL;
 }
 
