@@ -158,7 +158,7 @@ static http_page conns_page(http_exchange *x, text *out) {
 
 static void walk_finished(http_exchange *x) {
     conns_state *s = x->state;
-    qsort(s->rows, s->row_count, sizeof(row), row_compare);
+    if (s->row_count > 1) qsort(s->rows, s->row_count, sizeof(row), row_compare);
     s->next = s->offset;
     http_answer_pages(x, HTTP_JSON, conns_page, false);
 }
