@@ -11,23 +11,25 @@
 
 _Static_assert(IS_POWER_OF_TWO(LOG_TAIL_BYTES), "offsets are masked");
 
+// By itself, because what stands beside an initial value is stored in the file.
+static char tail_data[LOG_TAIL_BYTES];
+
 static struct {
     pthread_mutex_t lock;
     u64 start, end;   // bytes since the process started; [start, end) are kept
     u64 first_number; // of the line at start
     u64 next_number;
-    char data[LOG_TAIL_BYTES];
 } tail = {.lock = PTHREAD_MUTEX_INITIALIZER, .first_number = 1, .next_number = 1};
 
 // Offset behind the newline of the line that begins at `from`; there is one before tail.end.
 static u64 line_end(u64 from) {
     u32 at = (u32)(from & (LOG_TAIL_BYTES - 1));
     u64 to_wrap = MIN(tail.end - from, LOG_TAIL_BYTES - at);
-    const char *newline = memchr(tail.data + at, '\n', to_wrap);
-    if (newline != NULL) return from + (u64)(newline - (tail.data + at)) + 1;
-    newline = memchr(tail.data, '\n', tail.end - from - to_wrap);
+    const char *newline = memchr(tail_data + at, '\n', to_wrap);
+    if (newline != NULL) return from + (u64)(newline - (tail_data + at)) + 1;
+    newline = memchr(tail_data, '\n', tail.end - from - to_wrap);
     ASSERT(newline != NULL);
-    return from + to_wrap + (u64)(newline - tail.data) + 1;
+    return from + to_wrap + (u64)(newline - tail_data) + 1;
 }
 
 void log_tail_put(const log_line *line) {
@@ -38,8 +40,8 @@ void log_tail_put(const log_line *line) {
     }
     u32 at = (u32)(tail.end & (LOG_TAIL_BYTES - 1));
     u32 first = MIN(line->len, LOG_TAIL_BYTES - at);
-    memcpy(tail.data + at, line->data, first);
-    memcpy(tail.data, line->data + first, line->len - first);
+    memcpy(tail_data + at, line->data, first);
+    memcpy(tail_data, line->data + first, line->len - first);
     tail.end += line->len;
     tail.next_number++;
     pthread_mutex_unlock(&tail.lock);
@@ -60,7 +62,7 @@ size_t log_tail_read(u64 *after, char *out, size_t out_bytes) {
     while (from < tail.end) {
         u64 end = line_end(from);
         if (end - from > out_bytes - copied) break;
-        for (; from < end; copied++, from++) out[copied] = tail.data[from & (LOG_TAIL_BYTES - 1)];
+        for (; from < end; copied++, from++) out[copied] = tail_data[from & (LOG_TAIL_BYTES - 1)];
         *after = number++;
     }
     pthread_mutex_unlock(&tail.lock);
