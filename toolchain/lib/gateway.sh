@@ -25,7 +25,7 @@ version_select() {
 make_appliance() {
     local headers=''
     if [ "$V_LIBC" = glibc ]; then headers=$HEADERS_DIR/$(kernel_arch "$V_ARCH"); fi
-    make -C "$REPO/appliance" --no-print-directory -j"$JOBS" CC="$V_CC" AR="$V_AR" BUILD="$BUILD_DIR" \
+    make -C "$REPO" -f appliance/Makefile --no-print-directory -j"$JOBS" CC="$V_CC" AR="$V_AR" BUILD="$BUILD_DIR" \
         VCFLAGS="$V_CFLAGS -ffile-prefix-map=$CACHE=cache" VLDFLAGS="$V_LDFLAGS" DEP_DIRS="$DEP_DIRS" HEADERS="$headers" \
         VERSION="$VERSION" COMMIT="$SLUICE_COMMIT" DATE="$BUILD_DATE" "$@"
 }
