@@ -65,26 +65,26 @@ void json_out_text(json_out *j, const char *key, const char *value) {
     string_write(j->file, value);
 }
 
-void json_put_u64(json_out *j, const char *key, u64 value) {
+void json_out_u64(json_out *j, const char *key, u64 value) {
     member_begin(j, key);
     fprintf(j->file, "%" PRIu64, value);
 }
 
 void json_out_double(json_out *j, const char *key, double value) {
     if (!isfinite(value)) {
-        json_put_null(j, key);
+        json_out_null(j, key);
         return;
     }
     member_begin(j, key);
     fprintf(j->file, "%.9g", value);
 }
 
-void json_put_bool(json_out *j, const char *key, bool value) {
+void json_out_bool(json_out *j, const char *key, bool value) {
     member_begin(j, key);
     fputs(value ? "true" : "false", j->file);
 }
 
-void json_put_null(json_out *j, const char *key) {
+void json_out_null(json_out *j, const char *key) {
     member_begin(j, key);
     fputs("null", j->file);
 }

@@ -19,10 +19,10 @@ void json_out_object_end(json_out *j);
 void json_out_array_begin(json_out *j, const char *key);
 void json_out_array_end(json_out *j);
 void json_out_text(json_out *j, const char *key, const char *value);
-void json_put_u64(json_out *j, const char *key, u64 value);
+void json_out_u64(json_out *j, const char *key, u64 value);
 // Not finite is written as null: JSON has no word for it.
 void json_out_double(json_out *j, const char *key, double value);
-void json_put_bool(json_out *j, const char *key, bool value);
-void json_put_null(json_out *j, const char *key);
+void json_out_bool(json_out *j, const char *key, bool value);
+void json_out_null(json_out *j, const char *key);
 
 #endif

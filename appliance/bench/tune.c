@@ -18,7 +18,8 @@
 #include "bench/tune_child.h"
 #include "bench/tune_report.h"
 
-#define ATTEMPTS_MAX 3u // at one round, when the generator itself was disturbed
+#define ATTEMPTS_MAX 3u     // at one round, when the generator itself was disturbed
+#define BUSY_SATURATED 0.90 // of the generator's loop: then it is not disturbed but too slow
 
 static const char usage[] =
     "usage: sluice tune --conns N [options]\n"
@@ -272,6 +273,11 @@ static int engine_measure(const tune_options *t, tune_engine *e, tune_point *p, 
     } else if (rc == 0 && !r->valid) {
         snprintf(e->why_not, sizeof(e->why_not), "%.250s", r->verdict);
         rc = -EAGAIN;
+        bool sent_all = r->steady.window_unsent + r->shorts.window_unsent == 0;
+        if (sent_all && r->busy_share < BUSY_SATURATED && bench_result_errors(r) == 0) {
+            point_fill(p, r);
+            p->disturbed = true;
+        }
     } else if (rc == 0 && bench_result_errors(r) > 0) {
         errors_describe(r, e->why_not, sizeof(e->why_not));
     } else if (rc == 0) {
@@ -290,14 +296,17 @@ static int round_run(const tune_options *t, tune_figures *figures, bench_result 
         int rc = -EAGAIN;
         for (u32 attempt = 0; attempt < ATTEMPTS_MAX && rc == -EAGAIN; attempt++) {
             e->why_not[0] = 0;
+            e->rounds[round] = (tune_point){.ok = false};
             rc = engine_measure(t, e, &e->rounds[round], r);
         }
+        if (rc == -EAGAIN && e->rounds[round].ok) e->why_not[0] = 0;
         if (rc == -EINTR) return rc;
         if (e->why_not[0] != 0) {
             fprintf(stderr, "round %u: %-9s %s\n", round + 1, e->name, e->why_not);
         } else {
-            fprintf(stderr, "round %u: %-9s CPU %.3f us each, p99 %.0f us\n", round + 1, e->name,
-                    e->rounds[round].cpu_us, e->rounds[round].p99_us);
+            fprintf(stderr, "round %u: %-9s CPU %.3f us each, p99 %.0f us%s\n", round + 1, e->name,
+                    e->rounds[round].cpu_us, e->rounds[round].p99_us,
+                    e->rounds[round].disturbed ? " (disturbed)" : "");
         }
     }
     return 0;

@@ -62,7 +62,10 @@ void tune_summarize(const tune_figures *t, tune_summary out[TUNE_ENGINES]) {
         tune_summary *s = &out[i];
         memset(s, 0, sizeof(*s));
         s->usable = e->why_not[0] == 0 && t->rounds > 0;
-        for (u32 r = 0; r < t->rounds; r++) s->usable = s->usable && e->rounds[r].ok;
+        for (u32 r = 0; r < t->rounds; r++) {
+            s->usable = s->usable && e->rounds[r].ok;
+            s->disturbed += e->rounds[r].disturbed;
+        }
         tune_point *m = &s->median;
         m->cpu_us = point_median(e, t->rounds, offsetof(tune_point, cpu_us));
         m->cpu_share = point_median(e, t->rounds, offsetof(tune_point, cpu_share));
@@ -133,6 +136,10 @@ static void conclude_against_baseline(const tune_figures *t, const tune_summary 
         "%s needs %.2f of epoll-et's CPU per message (%.2f to %.2f over the rounds), beyond the "
         "noise of %.0f %%. ",
         name, b->cpu_ratio, b->cpu_ratio_low, b->cpu_ratio_high, 100 * out->noise);
+    if (b->disturbed + s[TUNE_BASELINE].disturbed > 0) {
+        say(out, "Latencies can not be compared: other work on this machine disturbed them. ");
+        return;
+    }
     // Tails scatter more than CPU: worse means a quarter more at the median and worse in every
     // round.
     if (b->p99_ratio > 1.25 && b->p99_ratio_low > 1) {
@@ -167,6 +174,10 @@ void tune_conclude(const tune_figures *t, tune_advice *out) {
         return;
     }
     conclude_against_baseline(t, s, best, out);
+    for (u32 i = 0; i < TUNE_ENGINES; i++) {
+        if (!s[i].usable || s[i].cpu_ratio_low <= 1 + out->noise) continue;
+        say(out, "%s needs %.2f of epoll-et's CPU. ", t->engines[i].name, s[i].cpu_ratio);
+    }
     double share = s[out->engine].median.cpu_share;
     if (share < IDLE_SHARE) {
         say(out, "The gateway used %.1f %% of one core at this load: the bottleneck is elsewhere. ",
@@ -208,6 +219,14 @@ void tune_print(FILE *f, const tune_figures *t) {
                 m->cpu_us, range, 100 * m->cpu_share, m->p50_us, m->p99_us, m->p999_us, m->max_us,
                 m->switches, calls);
     }
+    u32 disturbed = 0;
+    for (u32 i = 0; i < TUNE_ENGINES; i++) disturbed += s[i].disturbed;
+    if (disturbed > 0) {
+        fprintf(f,
+                "\nIn %u measurements other work held the generator up: their latencies are too "
+                "high.\n",
+                disturbed);
+    }
     tune_conclude(t, &advice);
     const char *choice = advice.kind == TUNE_TIE ? "auto" : t->engines[advice.engine].name;
     fprintf(f,
@@ -221,7 +240,7 @@ static void engine_json(json_out *j, const tune_figures *t, u32 index, const tun
     const tune_engine *e = &t->engines[index];
     json_out_object_begin(j, NULL);
     json_out_text(j, "engine", e->name);
-    json_put_bool(j, "usable", s->usable);
+    json_out_bool(j, "usable", s->usable);
     if (!s->usable) json_out_text(j, "why_not", e->why_not);
     json_out_double(j, "cpu_us", s->median.cpu_us);
     json_out_double(j, "cpu_share", s->median.cpu_share);
@@ -233,7 +252,7 @@ static void engine_json(json_out *j, const tune_figures *t, u32 index, const tun
     if (s->median.syscalls >= 0) {
         json_out_double(j, "syscalls", s->median.syscalls);
     } else {
-        json_put_null(j, "syscalls");
+        json_out_null(j, "syscalls");
     }
     json_out_double(j, "cpu_ratio", s->cpu_ratio);
     json_out_double(j, "cpu_ratio_low", s->cpu_ratio_low);
@@ -245,8 +264,9 @@ static void engine_json(json_out *j, const tune_figures *t, u32 index, const tun
     for (u32 r = 0; r < t->rounds; r++) {
         const tune_point *p = &e->rounds[r];
         json_out_object_begin(j, NULL);
-        json_put_bool(j, "ok", p->ok);
+        json_out_bool(j, "ok", p->ok);
         if (p->ok) {
+            json_out_bool(j, "disturbed", p->disturbed);
             json_out_double(j, "cpu_us", p->cpu_us);
             json_out_double(j, "p50_us", p->p50_us);
             json_out_double(j, "p99_us", p->p99_us);
@@ -267,14 +287,14 @@ void tune_print_json(FILE *f, const tune_figures *t) {
     tune_conclude(t, &advice);
     json_out j = {.file = f};
     json_out_object_begin(&j, NULL);
-    json_put_u64(&j, "format", 1);
-    json_put_u64(&j, "conns", t->conns);
-    json_put_u64(&j, "active", t->active);
+    json_out_u64(&j, "format", 1);
+    json_out_u64(&j, "conns", t->conns);
+    json_out_u64(&j, "active", t->active);
     json_out_double(&j, "rate", t->rate);
-    json_put_u64(&j, "size", t->size);
+    json_out_u64(&j, "size", t->size);
     json_out_double(&j, "short_rate", t->short_rate);
-    json_put_u64(&j, "rounds", t->rounds);
-    json_put_u64(&j, "cpus", t->cpus);
+    json_out_u64(&j, "rounds", t->rounds);
+    json_out_u64(&j, "cpus", t->cpus);
     json_out_array_begin(&j, "engines");
     for (u32 i = 0; i < TUNE_ENGINES; i++) engine_json(&j, t, i, &s[i]);
     json_out_array_end(&j);

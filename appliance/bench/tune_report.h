@@ -13,7 +13,8 @@
 #define TUNE_BASELINE 1u // index of epoll-et: what the others are compared with
 
 typedef struct tune_point {
-    bool ok;          // measured, valid, no errors
+    bool ok;        // measured, no errors
+    bool disturbed; // the generator was held up in it: CPU figures count, latencies do not
     double cpu_us;    // CPU per message or short connection
     double cpu_share; // of one core
     double p50_us, p99_us, p999_us, max_us;
@@ -35,7 +36,8 @@ typedef struct tune_figures {
 } tune_figures;
 
 typedef struct tune_summary {
-    bool usable; // ok in every round
+    bool usable;    // ok in every round
+    u32 disturbed;  // rounds
     tune_point median;
     // CPU and p99 relative to epoll-et of the same round: median, lowest, highest
     double cpu_ratio, cpu_ratio_low, cpu_ratio_high;

@@ -82,6 +82,17 @@ static void test_cpu_against_latency(void **state) {
     assert_non_null(strstr(a.text, "2.00"));
 }
 
+static void test_disturbed_latencies_decide_nothing(void **state) {
+    (void)state;
+    tune_figures t;
+    fill(&t, (double[]){7, 10, 10, 50, 10}, (double[]){200, 100, 100, 100, 100}, 0);
+    t.engines[0].rounds[2].disturbed = true;
+    tune_advice a = conclude(&t);
+    assert_int_equal(a.kind, TUNE_CLEAR);
+    assert_non_null(strstr(a.text, "disturbed"));
+    assert_non_null(strstr(a.text, "poll needs 5.00"));
+}
+
 static void test_idle_says_elsewhere(void **state) {
     (void)state;
     tune_figures t;
@@ -150,6 +161,7 @@ int main(void) {
         cmocka_unit_test(test_cpu_against_latency),
         cmocka_unit_test(test_idle_says_elsewhere),
         cmocka_unit_test(test_missing_engines),
+        cmocka_unit_test(test_disturbed_latencies_decide_nothing),
         cmocka_unit_test(test_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
