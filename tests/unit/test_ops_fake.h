@@ -5,6 +5,7 @@
 #ifndef TEST_OPS_FAKE_H
 #define TEST_OPS_FAKE_H
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -127,7 +128,7 @@ const char *io_kind_name(io_kind kind) {
 }
 
 // Delivers the posted messages, and those that these cause. Returns how many.
-static u32 fake_deliver(void) {
+static inline u32 fake_deliver(void) {
     u32 delivered = 0;
     for (u32 i = 0; i < fake_post_count; i++, delivered++) {
         fake_post p = fake_posts[i];
@@ -151,8 +152,9 @@ static void fake_worker_init(u32 index) {
     w->cpu = (int)index;
     w->wheel = timer_wheel_create(w->now_ns, w);
     assert_int_equal(recorder_init(&w->rec, &w->now_ns), 0);
+    static const char *const slab_names[] = {"a", "b", "c", "d"};
     w->conn_slab = slab_create("conn", 448, 1 << 20);
-    for (u32 i = 0; i < ARRAY_LEN(w->segment_slabs); i++) w->segment_slabs[i] = slab_create("buf", 256, 1 << 20);
+    for (u32 i = 0; i < ARRAY_LEN(w->segment_slabs); i++) w->segment_slabs[i] = slab_create(slab_names[i], 256, 1 << 20);
     w->conns = fake_conn_table[index];
     w->conns_max = ARRAY_LEN(fake_conn_table[index]);
     hist_reset(&w->metrics.loop_lag);
