@@ -197,7 +197,10 @@ void outflow_send_lent(conn *c) {
         c->flags |= CONN_SEND_LENT;
         return;
     }
-    if (lent_finished(c, result)) after_progress(c);
+    // Inside on_recv, and the rest of its bytes is not kept yet: the connection may neither move nor read
+    // on before that. What waits for progress is told when it is flushed.
+    bool waited_for = (c->flags & (CONN_PAUSED_OUT | CONN_CLOSE_AFTER_FLUSH | CONN_MOVING)) != 0;
+    if (lent_finished(c, result) && waited_for) mark_dirty(c);
 }
 
 void outflow_on_send(io_handle *h, int result) {
