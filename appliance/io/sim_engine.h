@@ -24,6 +24,7 @@ typedef struct sim_op {
     u16 lent_buf;
     u32 lent_len;
     const u8 *lent_data;
+    const struct iovec *lent_iov; // the caller's: must stay too
     u64 send_digest;         // of the memory being sent, checked at completion
     u32 queued;              // completions queued for this handle
     u64 accept_ns, recv_ns, send_ns, connect_ns, close_ns, stop_ns; // not before

@@ -350,6 +350,7 @@ static void visit(sim_engine *se, u32 slot) {
         if (!step_recv(se, h, op)) break;
         h = still_open(se, slot, generation);
     }
+    h = still_open(se, slot, generation);
     if (h == NULL || !stop_is_ready(se, h, op)) return;
     h->armed &= (u8) ~(IO_ARMED_RECV | IO_ARMED_ACCEPT | IO_ARMED_STOPPING);
     op->late = false;
