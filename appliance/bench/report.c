@@ -68,6 +68,7 @@ static void latency_table(FILE *f, const bench_result *r) {
 
 static void rate_row(FILE *f, const char *name, const flow_stats *s, const bench_result *r,
                      u64 observed) {
+    if (s->started == 0 && s->window_due == 0) return; // no such load was asked for
     double due = report_per_second(s->window_due, r->window_ns);
     double done = report_per_second(observed, r->observed_ns);
     fprintf(f, "  %-18s due %s (%.0f/s), answered %s; answered in the window %.0f/s", name,

@@ -196,6 +196,13 @@ u64 run_parts_outstanding(run *r) {
     return n;
 }
 
+bool run_parts_behind(const run *r) {
+    u64 end_ns = r->load.window_end_ns;
+    if (r->steady != NULL && steady_send_actor(r->steady)->due_ns < end_ns) return true;
+    if (r->shorts == NULL || r->result->has_storm) return false;
+    return short_start_actor(r->shorts)->due_ns < end_ns;
+}
+
 void run_parts_finish(run *r, u64 now_ns) {
     bench_result *out = r->result;
     if (r->steady != NULL) {

@@ -32,6 +32,8 @@ void run_parts_start(run *r, u64 start_ns);
 void run_parts_stop(run *r);
 bool run_parts_done(const run *r); // nothing more will happen: a storm that is served
 u64 run_parts_outstanding(run *r);
+// Messages or connections due in the window are still to be started.
+bool run_parts_behind(const run *r);
 void run_parts_finish(run *r, u64 now_ns);
 void run_parts_free(run *r);
 
