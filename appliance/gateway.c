@@ -252,22 +252,34 @@ static int signals_block(void) {
 static void workers_free(gateway *gw) {
     if (gw->workers == NULL || gw->workers == MAP_FAILED) return;
     for (u32 i = 0; i <= gw->worker_count; i++) worker_join(&gw->workers[i]);
-    for (u32 i = 0; i <= gw->worker_count; i++) worker_fini(&gw->workers[i]);
+    for (u32 i = 0; i <= gw->worker_count; i++) {
+        crash_unregister_recorder(&gw->workers[i].rec);
+        worker_fini(&gw->workers[i]);
+    }
     munmap(gw->workers, sizeof(worker) * (gw->worker_count + 1));
 }
 
 static void crash_prepare(gateway *gw) {
-    crash_init(gw->conf->data_dir);
+    int result = crash_start(gw->conf->data_dir, SLUICE_VERSION " (" SLUICE_COMMIT ")");
+    if (result < 0) log_warn("no crash report: %s", errno_name(result));
     for (u32 i = 0; i <= gw->worker_count; i++) {
-        char name[16];
-        snprintf(name, sizeof(name), i == gw->worker_count ? "ops" : "worker %u", i);
-        crash_register_recorder(name, &gw->workers[i].rec);
+        static char names[LIMIT_WORKERS_MAX + 1][16];
+        snprintf(names[i], sizeof(names[i]), i == gw->worker_count ? "ops" : "worker %u", i);
+        result = crash_register_recorder(names[i], &gw->workers[i].rec);
+        if (result < 0) log_warn("no crash report of %s: %s", names[i], errno_name(result));
     }
 }
 
 static void ops_stop(gateway *gw) {
     spsc_message message = {.kind = WM_DRAIN, .extra = clock_mono_ns() + NS_PER_S};
     worker_post_control(gw, gw->worker_count, &message);
+}
+
+// Threads that do not end: freeing memory under them would be worse than leaving it to the kernel.
+NORETURN static void leave_at_once(const gateway *gw) {
+    unlink(gw->conf->ctl_socket);
+    log_stop(2000);
+    _exit(EXIT_START_FAILED);
 }
 
 // The part between a good configuration and the end. Returns the exit status.
@@ -294,7 +306,7 @@ static int run(gateway *gw, const run_options *options, int signal_fd) {
         crash_prepare(gw);
         if (listeners_open(gw) == 0 && workers_start(gw) == 0) {
             status = control_loop(gw, options, signal_fd);
-            if (status < 0) return EXIT_START_FAILED; // stuck threads: freeing under them is worse
+            if (status < 0) leave_at_once(gw);
             ops_stop(gw);
         }
     }

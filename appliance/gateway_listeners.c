@@ -64,10 +64,10 @@ int gateway_job_make(gateway *gw, const config *conf, reload_job **out, char *wh
         result = row_add(gw, job, &conf->listeners[i], false, why, why_bytes);
     }
     bind_address ctl;
-    char text[128];
-    snprintf(text, sizeof(text), "unix:%s", conf->ctl_socket);
+    char path[128];
+    snprintf(path, sizeof(path), "unix:%s", conf->ctl_socket);
     if (result == 0) {
-        result = config_parse_bind(text, &ctl);
+        result = config_parse_bind(path, &ctl);
         if (result < 0) snprintf(why, why_bytes, "ctl_socket %s: not a usable path", conf->ctl_socket);
     }
     if (result == 0) {

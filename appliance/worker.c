@@ -356,7 +356,8 @@ static void *worker_thread(void *argument) {
     char name[16];
     snprintf(name, sizeof(name), w->is_ops ? "sluice-ops" : "sluice-w%u", w->index);
     prctl(PR_SET_NAME, name);
-    crash_thread_setup();
+    int crash = crash_thread_setup();
+    if (crash < 0) log_warn("worker %u: no stack for crash reports: %s", w->index, errno_name(crash));
     pin(w);
     int result = io_enable(w->engine);
     if (result < 0) {
@@ -368,6 +369,7 @@ static void *worker_thread(void *argument) {
     __atomic_store_n(&w->ended, 1, __ATOMIC_RELEASE);
     u64 one = 1;
     (void)!write(w->gw->control_fd, &one, sizeof(one));
+    crash_thread_teardown();
     return NULL;
 }
 

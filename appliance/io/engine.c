@@ -155,11 +155,11 @@ int io_send(io_engine *e, io_handle *h, const struct iovec *iov, u32 iovs) {
     return e->ops->send(e, h, iov, iovs);
 }
 
-int io_send_lent(io_engine *e, io_handle *h, const u8 *data, u32 len) {
+int io_send_lent(io_engine *e, io_handle *h, const struct iovec *iov) {
     ASSERT(!(h->armed & IO_ARMED_SEND));
-    ASSERT(len > 0);
-    io_record(e, REC_SEND, h, (int)len, 1);
-    return e->ops->send_lent(e, h, data, len);
+    ASSERT(iov->iov_len > 0);
+    io_record(e, REC_SEND, h, (int)iov->iov_len, 1);
+    return e->ops->send_lent(e, h, iov);
 }
 
 void io_connect(io_engine *e, io_handle *h, const struct sockaddr *addr, socklen_t addr_len) {

@@ -75,14 +75,18 @@ struct io_handle {
     u16 lent_buf;      // uring: buffer id that the send in flight borrows
     u32 link_next;     // engine's list of ready, starved or closing handles, by slot
     u32 ready;         // readiness engines: what the kernel said and is not used up yet
-    const struct iovec *send_iov; // readiness engines: the send in flight
+    const struct iovec *send_iov; // the send in flight
     u32 send_iovs;
-    u32 poll_index;    // readiness engines: the poller's own place for it
+    union {
+        u32 poll_index;   // readiness engines: the poller's own place for it
+        i32 eager_result; // uring: of a send that did not go out whole at once
+    };
 };
 
 // Engine counters: single writer, any reader.
 typedef struct io_stats {
     counter waits;             // times the engine asked the kernel for events
+    counter batched_waits;     // uring: waits for several events (io_config.min_wait_us)
     counter syscalls;          // system calls entered by the engine, waits included
     counter completions;       // events or completions handled
     counter accepts;
@@ -159,9 +163,10 @@ static inline bool io_recv_is_armed(const io_handle *h) {
 // Sends. iov and its memory stay untouched until completion. Returns bytes sent at once (> 0, may be
 // short), -errno, or IO_PENDING: then on_send follows. Waits for room when the socket is full.
 int io_send(io_engine *e, io_handle *h, const struct iovec *iov, u32 iovs);
-// Sends from memory lent by the on_recv that is running, without waiting for room: a full socket gives
-// -EAGAIN or a short count. The engine keeps the lent buffer until completion.
-int io_send_lent(io_engine *e, io_handle *h, const u8 *data, u32 len);
+// Sends one piece of memory lent by the on_recv that is running, without waiting for room: a full socket
+// gives -EAGAIN or a short count. The engine keeps the lent buffer until completion; iov itself stays
+// untouched until then too.
+int io_send_lent(io_engine *e, io_handle *h, const struct iovec *iov);
 
 // Connects a stream socket; on_connect follows.
 void io_connect(io_engine *e, io_handle *h, const struct sockaddr *addr, socklen_t addr_len);

@@ -148,9 +148,8 @@ static int readiness_send(io_engine *e, io_handle *h, const struct iovec *iov, u
     return IO_PENDING;
 }
 
-static int readiness_send_lent(io_engine *e, io_handle *h, const u8 *data, u32 len) {
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
-    return send_now(readiness_of(e), h, &iov, 1);
+static int readiness_send_lent(io_engine *e, io_handle *h, const struct iovec *iov) {
+    return send_now(readiness_of(e), h, iov, 1);
 }
 
 static void readiness_connect(io_engine *e, io_handle *h, const struct sockaddr *addr,

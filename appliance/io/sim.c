@@ -114,6 +114,7 @@ u64 sim_engine_digest(const struct iovec *iov, u32 iovs) {
 }
 
 u64 sim_engine_send_digest(const io_handle *h, const sim_op *op) {
+    if (op->lent) ASSERT(op->lent_iov->iov_base == op->lent_data && op->lent_iov->iov_len == op->lent_len);
     struct iovec lent = {.iov_base = (void *)(uintptr_t)op->lent_data, .iov_len = op->lent_len};
     return op->lent ? sim_engine_digest(&lent, 1) : sim_engine_digest(h->send_iov, h->send_iovs);
 }
@@ -175,7 +176,9 @@ static int sim_ops_send(io_engine *e, io_handle *h, const struct iovec *iov, u32
     return IO_PENDING;
 }
 
-static int sim_ops_send_lent(io_engine *e, io_handle *h, const u8 *data, u32 len) {
+static int sim_ops_send_lent(io_engine *e, io_handle *h, const struct iovec *iov) {
+    const u8 *data = iov->iov_base;
+    u32 len = (u32)iov->iov_len;
     sim_engine *se = sim_engine_of(e);
     sim_op *op = op_open(se, h);
     ASSERT(se->loan_buf >= 0);          // inside on_recv
@@ -185,8 +188,7 @@ static int sim_ops_send_lent(io_engine *e, io_handle *h, const u8 *data, u32 len
     ASSERT(data >= loan && data + len <= loan + se->loan_len);
     bool scratch = (u32)se->loan_buf == se->bufs.count;
     if (scratch) {
-        struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
-        int result = sim_engine_write(se, op, &iov, 1);
+        int result = sim_engine_write(se, op, iov, 1);
         sim_event(se->world, "send_lent", op->socket->number, result);
         io_record(e, REC_SENT, h, result, 1);
         return result;
@@ -196,6 +198,7 @@ static int sim_ops_send_lent(io_engine *e, io_handle *h, const u8 *data, u32 len
     op->lent = true;
     op->lent_buf = (u16)se->loan_buf;
     op->lent_data = data;
+    op->lent_iov = iov;
     op->lent_len = len;
     op->send_queued = false;
     op->send_ns = sim_engine_not_before(se);

@@ -7,7 +7,10 @@
 //   buffer; a buffer goes back as soon as on_recv returns, unless a send borrows it.
 // - F_MORE is the only truth about a multishot: without it the operation has ended and is armed again.
 //   -ENOBUFS parks the handle in a FIFO until buffers are back.
-// - One send in flight a handle: two on one socket may be reordered.
+// - One send in flight a handle: two on one socket may be reordered. Each is tried eagerly first: it ends
+//   within its submission, and posts a completion only when it did not go out whole. So the usual send
+//   costs no completion, does not count as an event to wait for, and a slow reader never keeps a lent
+//   receive buffer. Only a send that found the socket full is submitted again to wait for room.
 // - user_data is op:8 | generation:24 | slot:32. A slot is freed only when nothing is outstanding, so a
 //   completion with an old generation is a fault of this file and asserted on.
 // - One TIMEOUT operation stands for the timer wheel; the wait itself has no timer (arming one for each
@@ -24,17 +27,21 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum uring_op { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_SEND_LENT, OP_CONNECT, OP_CLOSE, OP_WAKE, OP_TIMEOUT };
+enum uring_op { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_SEND_EAGER, OP_CONNECT, OP_CLOSE, OP_WAKE, OP_TIMEOUT };
 
 enum { // io_handle.flags
     H_CLOSING = 1u << 0,
     H_LISTED = 1u << 1,      // in the closed or the starved list
     H_ONE_SHOT = 1u << 2,
     H_RESTART = 1u << 3,     // started again before the stopped operation had ended: arm it then
+    H_EAGER_TOLD = 1u << 4,  // the eager send posted a completion: result in handle.eager_result
+    H_LENT = 1u << 5,        // the send in flight borrows the receive buffer lent_buf
 };
 
 #define BUF_GROUP 0
 #define BUF_NONE UINT16_MAX
+#define BATCH_TARGET_MAX 64u
+#define RATE_WINDOW_NS (4 * NS_PER_MS)
 
 static uring_engine *uring_of(io_engine *e) {
     return (uring_engine *)e;
@@ -135,37 +142,57 @@ static void uring_recv_stop(io_engine *e, io_handle *h) {
     stop_op(ue, OP_RECV, h);
 }
 
-static int uring_send(io_engine *e, io_handle *h, const struct iovec *iov, u32 iovs) {
-    uring_engine *ue = uring_of(e);
+static u32 iov_bytes(const struct iovec *iov, u32 iovs) {
+    u64 bytes = 0;
+    for (u32 i = 0; i < iovs; i++) bytes += iov[i].iov_len;
+    return (u32)bytes;
+}
+
+static void send_submit(uring_engine *ue, io_handle *h, enum uring_op op, u32 msg_flags, u8 sqe_flags) {
     struct io_uring_sqe *sqe = sqe_get(ue);
-    u64 bytes = iov[0].iov_len;
-    if (iovs == 1) {
-        io_uring_prep_send(sqe, h->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL);
+    const struct iovec *iov = h->send_iov;
+    if (h->send_iovs == 1) {
+        io_uring_prep_send(sqe, h->fd, iov->iov_base, iov->iov_len, (int)msg_flags);
     } else {
         // FEAT_SUBMIT_STABLE (5.5): the header is read at submission; one per queue entry is enough.
         struct msghdr *msg = &ue->headers[(u32)(sqe - ue->ring.sq.sqes)];
-        *msg = (struct msghdr){.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (int)iovs};
-        io_uring_prep_sendmsg(sqe, h->fd, msg, MSG_NOSIGNAL);
-        for (u32 i = 1; i < iovs; i++) bytes += iov[i].iov_len;
+        *msg = (struct msghdr){.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (int)h->send_iovs};
+        io_uring_prep_sendmsg(sqe, h->fd, msg, msg_flags);
     }
-    io_uring_sqe_set_data64(sqe, tag_of(OP_SEND, h));
+    sqe->flags |= sqe_flags;
+    io_uring_sqe_set_data64(sqe, tag_of(op, h));
     h->armed |= IO_ARMED_SEND;
-    counter_add(&e->stats.sends, 1);
-    io_record(e, REC_SEND, h, (int)bytes, iovs > 1 ? 2 : 0);
+    counter_add(&ue->base.stats.sends, 1);
+}
+
+// MSG_DONTWAIT: ends within the submission. MSG_WAITALL: a short send counts as a failure and so is told.
+static void send_eagerly(uring_engine *ue, io_handle *h) {
+    if (ue->sqpoll) { // a kernel thread submits some time later: the completion has to tell
+        send_submit(ue, h, OP_SEND, MSG_NOSIGNAL | (h->flags & H_LENT ? MSG_DONTWAIT : 0), 0);
+        return;
+    }
+    h->flags &= (u8)~H_EAGER_TOLD;
+    ue->eager[ue->eager_count++] = h->slot;
+    send_submit(ue, h, OP_SEND_EAGER, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_WAITALL, IOSQE_CQE_SKIP_SUCCESS);
+}
+
+static int uring_send(io_engine *e, io_handle *h, const struct iovec *iov, u32 iovs) {
+    h->send_iov = iov;
+    h->send_iovs = iovs;
+    io_record(e, REC_SEND, h, (int)iov_bytes(iov, iovs), iovs > 1 ? 2 : 0);
+    send_eagerly(uring_of(e), h);
     return IO_PENDING;
 }
 
-static int uring_send_lent(io_engine *e, io_handle *h, const u8 *data, u32 len) {
+static int uring_send_lent(io_engine *e, io_handle *h, const struct iovec *iov) {
     uring_engine *ue = uring_of(e);
     ASSERT(ue->lending != BUF_NONE); // inside on_recv, once a call
-    struct io_uring_sqe *sqe = sqe_get(ue);
-    // MSG_DONTWAIT: it completes within the submission, so a slow reader never keeps the buffer.
-    io_uring_prep_send(sqe, h->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    io_uring_sqe_set_data64(sqe, tag_of(OP_SEND_LENT, h));
-    h->armed |= IO_ARMED_SEND;
+    h->send_iov = iov;
+    h->send_iovs = 1;
     h->lent_buf = ue->lending;
+    h->flags |= H_LENT;
     ue->lending = BUF_NONE;
-    counter_add(&e->stats.sends, 1);
+    send_eagerly(ue, h);
     return IO_PENDING;
 }
 
@@ -382,15 +409,60 @@ static void complete_recv(uring_engine *ue, io_handle *h, int result, u32 cqe_fl
     if (has_buf) buf_return(ue, buf);
 }
 
-static void complete_send(uring_engine *ue, io_handle *h, int result, bool lent) {
+// A handle that waits for its last completion is closed now.
+static void close_if_quiet(uring_engine *ue, u32 slot, u32 generation) {
+    io_handle *h = io_slot_find(&ue->base, slot, generation);
+    if (h != NULL && (h->flags & H_CLOSING) && h->armed == 0 && !(h->flags & H_LISTED)) {
+        close_queue(ue, h);
+    }
+}
+
+static void complete_send(uring_engine *ue, io_handle *h, int result) {
     io_stats *stats = &ue->base.stats;
-    h->armed &= (u8)~IO_ARMED_SEND;
+    bool lent = (h->flags & H_LENT) != 0;
     u16 buf = h->lent_buf;
-    io_record(&ue->base, result == -EAGAIN ? REC_SEND_WAIT : REC_SENT, h, result, lent);
-    if (result > 0) counter_add(&stats->sent_bytes, (u64)result);
     if (result == -EAGAIN) counter_add(&stats->send_waits, 1);
+    if (result == -EAGAIN && !lent && !(h->flags & H_CLOSING)) {
+        io_record(&ue->base, REC_SEND_WAIT, h, result, 0);
+        send_submit(ue, h, OP_SEND, MSG_NOSIGNAL, 0);
+        return;
+    }
+    h->armed &= (u8)~IO_ARMED_SEND;
+    h->flags &= (u8)~H_LENT;
+    io_record(&ue->base, REC_SENT, h, result, lent);
+    if (result > 0) counter_add(&stats->sent_bytes, (u64)result);
     if (!(h->flags & H_CLOSING)) h->callbacks->on_send(h, result);
     if (lent) buf_return(ue, buf);
+}
+
+// The eager sends of the last submission are done: those that posted a completion with its result, all
+// others whole. Runs before any receive is dispatched, so that a connection's next reply finds its last
+// one finished.
+static u32 eager_run(uring_engine *ue) {
+    if (ue->eager_count == 0) return 0;
+    struct io_uring_cqe *cqe;
+    unsigned head;
+    io_uring_for_each_cqe(&ue->ring, head, cqe) {
+        if (cqe->user_data >> 56 != OP_SEND_EAGER) continue;
+        io_handle *h = ue->base.slots[(u32)cqe->user_data].handle;
+        ASSERT(h != NULL && (h->armed & IO_ARMED_SEND));
+        h->flags |= H_EAGER_TOLD;
+        h->eager_result = cqe->res;
+    }
+    if (io_uring_sq_ready(&ue->ring) > 0) return 0; // the kernel was short of memory: next round
+    u32 count = ue->eager_count;
+    ue->eager_count = 0; // callbacks start new ones: they belong to the next submission
+    for (u32 i = 0; i < count; i++) {
+        u32 slot = ue->eager[i];
+        io_handle *h = ue->base.slots[slot].handle;
+        u32 generation = h->generation;
+        bool told = (h->flags & H_EAGER_TOLD) != 0;
+        int result = told ? h->eager_result : (int)iov_bytes(h->send_iov, h->send_iovs);
+        if (told && result >= 0) counter_add(&ue->base.stats.short_sends, 1);
+        complete_send(ue, h, result);
+        close_if_quiet(ue, slot, generation);
+    }
+    return count;
 }
 
 static void complete(uring_engine *ue, const struct io_uring_cqe *cqe) {
@@ -402,6 +474,8 @@ static void complete(uring_engine *ue, const struct io_uring_cqe *cqe) {
         return;
     case OP_TIMEOUT:
         ue->timeout_ns = UINT64_MAX;
+        return;
+    case OP_SEND_EAGER: // eager_run has seen it
         return;
     case OP_CLOSE: // only a failure is told: EIO and the like of a file whose data is not ours
         return;
@@ -417,8 +491,8 @@ static void complete(uring_engine *ue, const struct io_uring_cqe *cqe) {
     }
     if (op == OP_RECV) {
         complete_recv(ue, h, cqe->res, cqe->flags);
-    } else if (op == OP_SEND || op == OP_SEND_LENT) {
-        complete_send(ue, h, cqe->res, op == OP_SEND_LENT);
+    } else if (op == OP_SEND) {
+        complete_send(ue, h, cqe->res);
     } else if (op == OP_ACCEPT) {
         complete_accept(ue, h, cqe->res, cqe->flags);
     } else {
@@ -427,11 +501,7 @@ static void complete(uring_engine *ue, const struct io_uring_cqe *cqe) {
         io_record(&ue->base, REC_CONNECT, h, cqe->res, 0);
         if (!(h->flags & H_CLOSING)) h->callbacks->on_connect(h, cqe->res);
     }
-    // The callback may have moved it away; a handle that waits for its last completion is closed now.
-    h = io_slot_find(&ue->base, slot, generation);
-    if (h != NULL && (h->flags & H_CLOSING) && h->armed == 0 && !(h->flags & H_LISTED)) {
-        close_queue(ue, h);
-    }
+    close_if_quiet(ue, slot, generation); // the callback may have moved it away
 }
 
 // --- the loop ---
@@ -472,13 +542,38 @@ static u32 completions_run(uring_engine *ue) {
     return count;
 }
 
+// How many events are worth waiting for, up to min_wait_us: what the present rate brings in that time.
+// Fewer than two: not worth a timer, and the first event is taken at once.
+static u32 batch_target(const uring_engine *ue) {
+    if (ue->min_wait_us == 0 || ue->event_gap_ns == 0) return 1;
+    u64 target = (u64)ue->min_wait_us * 1000 / ue->event_gap_ns;
+    return (u32)MAX(MIN(target, (u64)BATCH_TARGET_MAX), 1);
+}
+
+// The mean gap between events, over windows of RATE_WINDOW_NS; a window in which little came ends the
+// batching at once.
+static void rate_account(uring_engine *ue, u32 events) {
+    u64 now = *ue->base.now_ns;
+    ue->window_events += events;
+    if (now - ue->window_start_ns < RATE_WINDOW_NS) return;
+    ue->event_gap_ns = ue->window_events == 0 ? 0 : (now - ue->window_start_ns) / ue->window_events;
+    ue->window_start_ns = now;
+    ue->window_events = 0;
+}
+
 static int wait_for_completions(uring_engine *ue, u64 deadline_ns) {
     io_stats *stats = &ue->base.stats;
     counter_add(&stats->waits, 1);
     counter_add(&stats->syscalls, 1);
     if (deadline_ns == 0 || ue->closed.count > 0) return io_uring_submit_and_get_events(&ue->ring);
     if (deadline_ns != UINT64_MAX) timeout_arm(ue, deadline_ns);
-    return io_uring_submit_and_wait(&ue->ring, 1);
+    u32 target = batch_target(ue);
+    if (target < 2) return io_uring_submit_and_wait(&ue->ring, 1);
+    counter_add(&stats->batched_waits, 1);
+    // Without a whole timeout liburing 2.9 drops the minimum one. Ours never strikes: the TIMEOUT does.
+    struct __kernel_timespec whole = {.tv_sec = 3600};
+    struct io_uring_cqe *ignored;
+    return io_uring_submit_and_wait_min_timeout(&ue->ring, &ignored, target, &whole, ue->min_wait_us, NULL);
 }
 
 static int uring_run(io_engine *e, u64 deadline_ns) {
@@ -489,14 +584,16 @@ static int uring_run(io_engine *e, u64 deadline_ns) {
     if (result < 0 && result != -EBUSY && result != -EAGAIN && result != -EINTR && result != -ETIME) {
         return result;
     }
+    u32 sends = eager_run(ue);
     u32 count = completions_run(ue);
     if (UNLIKELY(io_uring_cq_has_overflow(&ue->ring))) counter_add(&e->stats.cq_overflows, 1);
     starved_run(ue);
+    rate_account(ue, count);
     if (count > 0) {
         counter_add(&e->stats.completions, count);
         hist_record(&e->stats.batch, count);
     }
-    return (int)(count + closed_run(ue));
+    return (int)(count + sends + closed_run(ue));
 }
 
 static void uring_wake(io_engine *e) {
@@ -536,6 +633,7 @@ static void uring_destroy(io_engine *e) {
     if (ue->buf_memory != NULL) munmap(ue->buf_memory, (size_t)ue->bufs * LIMIT_RECV_BUF_BYTES);
     if (ue->doorbell_fd >= 0) close(ue->doorbell_fd);
     free(ue->headers);
+    if (ue->eager != NULL) munmap(ue->eager, ue->base.slots_max * sizeof(*ue->eager));
     io_engine_fini(e);
     free(ue);
 }
@@ -573,6 +671,10 @@ int io_uring_create(const io_config *config, io_engine **out, const char **step)
     result = -ENOMEM;
     ue->headers = calloc(ue->ring.sq.ring_entries, sizeof(*ue->headers));
     if (ue->headers == NULL) goto fail;
+    void *eager = mmap(NULL, ue->base.slots_max * sizeof(*ue->eager), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (eager == MAP_FAILED) goto fail;
+    ue->eager = eager;
     *step = "eventfd";
     ue->doorbell_fd = eventfd(0, EFD_CLOEXEC);
     result = -errno;

@@ -22,6 +22,13 @@ typedef struct uring_engine {
     int doorbell_fd;
     u64 timeout_ns;        // deadline of the outstanding TIMEOUT; UINT64_MAX = none
     struct __kernel_timespec timeout_spec; // read at submission
+    bool sqpoll;
+    u32 min_wait_us;       // 0 = never wait for a batch
+    u64 event_gap_ns;      // mean gap between events lately, 0 = unknown
+    u64 window_start_ns;
+    u32 window_events;
+    u32 *eager;            // slots with an eager send in this submission
+    u32 eager_count;
     struct msghdr *headers; // one a submission queue entry
     uring_list closed;     // on_closed is due
     uring_list starved;    // receives that wait for buffers

@@ -86,6 +86,8 @@ int uring_ring_open(uring_engine *ue, const io_config *config, const char **step
     u32 needed = IORING_FEAT_NODROP | IORING_FEAT_SUBMIT_STABLE | IORING_FEAT_FAST_POLL |
                  IORING_FEAT_EXT_ARG | IORING_FEAT_CQE_SKIP;
     if ((params.features & needed) != needed) return -EINVAL;
+    ue->sqpoll = config->sqpoll;
+    ue->min_wait_us = params.features & IORING_FEAT_MIN_TIMEOUT ? config->min_wait_us : 0; // 6.12
     *step = "register buffer ring";
     result = buffers_open(ue, config->recv_bufs != 0 ? config->recv_bufs : RECV_BUFS_DEFAULT);
     if (result < 0) return result;

@@ -191,7 +191,8 @@ static bool lent_finished(conn *c, int result) {
 }
 
 void outflow_send_lent(conn *c) {
-    int result = io_send_lent(c->owner->engine, &c->io, c->lent_start, c->lent_len);
+    c->out_single = (struct iovec){(void *)(uintptr_t)c->lent_start, c->lent_len};
+    int result = io_send_lent(c->owner->engine, &c->io, &c->out_single);
     c->owner->lent_sends++;
     if (result == IO_PENDING) {
         c->flags |= CONN_SEND_LENT;
