@@ -21,8 +21,12 @@ typedef enum step_end {
 } step_end;
 
 static const char *const step_words[] = {
-    "holds",  "p99 over the limit",  "not all answered in time",
-    "errors", "generator saturated", "not measured",
+    [STEP_HOLDS] = "holds",
+    [STEP_P99] = "p99 over the limit",
+    [STEP_RATE] = "not all answered in time",
+    [STEP_ERRORS] = "errors",
+    [STEP_GENERATOR] = "generator saturated",
+    [STEP_FAILED] = "not measured: ",
 };
 
 typedef struct search {
@@ -31,7 +35,6 @@ typedef struct search {
     double low, high; // highest that held; lowest that failed, 0 while none did
     u32 steps;
     step_end last;
-    bool repeated;
 } search;
 
 static const flow_stats *flow_of(const bench_options *o, const bench_result *r) {
@@ -106,8 +109,8 @@ int find_max_run(const bench_options *o, bench_result *best, double *best_rate,
         double rate = next_rate(&s);
         if (rate > BENCH_RATE_MAX || rate < 1) break;
         rc = step_run(&s, rate);
-        if (rc == 0 && s.last == STEP_P99 && s.steps < BENCH_FIND_STEPS_MAX)
-            rc = step_run(&s, rate);
+        bool again = s.last == STEP_P99 || s.last == STEP_GENERATOR;
+        if (rc == 0 && again && s.steps < BENCH_FIND_STEPS_MAX) rc = step_run(&s, rate);
         if (rc != 0 || s.last == STEP_FAILED) break;
         if (s.last != STEP_HOLDS) failed_by = s.last;
         step_take(&s, rate);

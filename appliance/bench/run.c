@@ -174,8 +174,8 @@ static void syscalls_measure(run *r) {
     observe_syscalls_close(s);
 }
 
-// A stall of the machine at the very end of the window must not leave its last messages unsent: they
-// go out now, late, and their lag tells.
+// A stall of the machine at the very end of the window must not leave its last messages unsent:
+// they go out now, late, and their lag tells.
 static void catch_up(run *r) {
     u64 until_ns = clock_mono_ns() + CATCH_UP_NS;
     while (run_parts_behind(r) && clock_mono_ns() < until_ns && !bench_stop) {

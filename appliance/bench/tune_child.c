@@ -94,9 +94,9 @@ static NORETURN void child_exec(const tune_child *c, const tune_child_params *p,
     _exit(127);
 }
 
-// The last line of the child's log that is not empty, without its end.
-static void log_last_line(const tune_child *c, char *out, size_t out_bytes) {
-    char path[192], text[4096];
+// From the child's log, the last line of level ERROR, or else the last one that is not empty.
+static void log_last_reason(const tune_child *c, char *out, size_t out_bytes) {
+    char path[192], text[8192];
     snprintf(path, sizeof(path), "%s/log", c->dir);
     out[0] = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -107,10 +107,16 @@ static void log_last_line(const tune_child *c, char *out, size_t out_bytes) {
     close(fd);
     if (n <= 0) return;
     text[n] = 0;
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ')) text[--n] = 0;
-    char *line = strrchr(text, '\n');
-    snprintf(out, out_bytes, "%.*s", (int)MIN(out_bytes - 1, sizeof(text)),
-             line == NULL ? text : line + 1);
+    const char *best = NULL;
+    bool best_is_error = false;
+    char *rest = text, *line;
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        const char *level = strstr(line, "ERROR ");
+        if (line[0] == 0 || (best_is_error && level == NULL)) continue;
+        best_is_error = level != NULL;
+        best = best_is_error ? level + strlen("ERROR ") : line;
+    }
+    if (best != NULL) snprintf(out, out_bytes, "%.*s", (int)MIN(out_bytes - 1, 1024), best);
 }
 
 bool tune_child_alive(tune_child *c, char *why, size_t why_bytes) {
@@ -119,8 +125,8 @@ bool tune_child_alive(tune_child *c, char *why, size_t why_bytes) {
     pid_t ended = waitpid(c->pid, &status, WNOHANG);
     if (ended == 0) return true;
     c->pid = 0;
-    char line[160];
-    log_last_line(c, line, sizeof(line));
+    char line[240];
+    log_last_reason(c, line, sizeof(line));
     if (line[0] != 0) {
         snprintf(why, why_bytes, "%s", line);
     } else if (ended > 0 && WIFSIGNALED(status)) {

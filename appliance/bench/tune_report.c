@@ -164,12 +164,15 @@ void tune_conclude(const tune_figures *t, tune_advice *out) {
         say(out, "No engine was measured in full: see the reasons above. ");
         return;
     }
-    if (!s[TUNE_BASELINE].usable) {
+    u32 usable = 0;
+    for (u32 i = 0; i < TUNE_ENGINES; i++) usable += s[i].usable;
+    if (!s[TUNE_BASELINE].usable || usable == 1) {
         out->kind = TUNE_ONLY;
         out->engine = best;
         say(out,
-            "epoll-et could not be measured, so nothing can be compared with it; of the others %s "
-            "needs the least CPU per message. ",
+            usable == 1 ? "Only %s could be measured, so there is nothing to compare. "
+                        : "epoll-et could not be measured, so nothing can be compared with it; of the "
+                          "others %s needs the least CPU per message. ",
             t->engines[best].name);
         return;
     }

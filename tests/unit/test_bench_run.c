@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <time.h>
 
+#include "bench/find_max.h"
 #include "bench/report.h"
 #include "bench/run.h"
 #include "bench_server.h"
@@ -227,6 +228,28 @@ static void test_setup_failures_are_named(void **state) {
     assert_true(result->failed);
 }
 
+static void test_search_for_the_highest_rate(void **state) {
+    (void)state;
+    bench_server s;
+    bench_options o;
+    double rate;
+    const char *limited_by;
+    server_start(&s, WIRE_ECHO, FAULT_NONE);
+    options(&o, BENCH_FRAME, &s, CIO_AUTO);
+    o.rate = 1e6; // a few halvings above what one thread can do
+    o.duration_ns = 50 * NS_PER_MS;
+    o.drain_ns = 50 * NS_PER_MS;
+    o.p99_limit_ns = NS_PER_S;
+    assert_int_equal(find_max_run(&o, result, &rate, &limited_by), 0);
+    assert_true(rate < 1e6);
+    assert_true(rate == 0 ? result->failed : !result->failed);
+    assert_non_null(limited_by);
+    server_stop(&s);
+    assert_int_equal(find_max_run(&o, result, &rate, &limited_by), 0); // nobody listens any more
+    assert_true(result->failed && rate == 0);
+    assert_non_null(strstr(result->failure, "connect_refused"));
+}
+
 // A server that stalls is charged for everything that fell due meanwhile: no coordinated omission.
 static void test_stall_is_charged(void **state) {
     (void)state;
@@ -328,6 +351,7 @@ int main(void) {
         cmocka_unit_test(test_slow_readers_are_pushed_back),
         cmocka_unit_test(test_each_fault_has_its_name),
         cmocka_unit_test(test_setup_failures_are_named),
+        cmocka_unit_test(test_search_for_the_highest_rate),
         cmocka_unit_test(test_stall_is_charged),
         cmocka_unit_test(test_observer_sees_this_process),
         cmocka_unit_test(test_json_is_balanced),

@@ -108,6 +108,10 @@ static void test_missing_engines(void **state) {
     strcpy(t.engines[0].why_not, "EPERM");
     t.engines[4].rounds[1].ok = false; // a round of it failed: never recommended
     assert_int_equal(conclude(&t).kind, TUNE_TIE);
+    for (u32 i = 2; i < TUNE_ENGINES; i++) strcpy(t.engines[i].why_not, "not asked for");
+    assert_int_equal(conclude(&t).kind, TUNE_ONLY); // nothing but epoll-et
+    assert_int_equal(conclude(&t).engine, TUNE_BASELINE);
+    t.engines[2].why_not[0] = 0;
     strcpy(t.engines[TUNE_BASELINE].why_not, "gone");
     assert_int_equal(conclude(&t).kind, TUNE_ONLY);
     for (u32 i = 0; i < TUNE_ENGINES; i++) strcpy(t.engines[i].why_not, "gone");
