@@ -61,7 +61,7 @@ static void reload_look(http_exchange *x) {
     u32 generation = __atomic_load_n(&gw->reload_generation, __ATOMIC_ACQUIRE);
     if (generation == s->generation) {
         if (x->worker->now_ns < s->until_ns) http_wait(x, LIMIT_OPS_POLL_MS, reload_look);
-        else http_answer_error(x, 503, "the reload was not done after %u s; the log may say why", RELOAD_WAIT_MS / 1000);
+        else http_answer_error(x, 503, "not done after %u s; the log may say why", RELOAD_WAIT_MS / 1000);
         return;
     }
     if (gw->reload_result[0] != '\0') {

@@ -126,7 +126,8 @@ static void test_wrong_parameters(void **state) {
     (void)state;
     static const char *const paths[] = {
         "/api/conns?sort=x",     "/api/conns?limit=10001", "/api/conns?limit=9999&offset=2", "/api/conns?limit=-1",
-        "/api/conns?state=none", "/api/conns?slow=",       "/api/conns?peer=",               "/api/conns?peer=10.0.0.0/33",
+        "/api/conns?state=none", "/api/conns?slow=",       "/api/conns?peer=",
+        "/api/conns?peer=10.0.0.0/33",
         "/api/conns?unknown=1",  "/api/conns?admin=maybe", "/api/trace?conn=x",              "/api/trace?worker=2",
         "/api/trace?peer=a&conn=1", "/api/trace?follow=yes", "/api/log?level=loud",          "/api/log?x=1",
         "/api/config?format=xml", "/api/conns/xyz",
@@ -402,7 +403,8 @@ static void test_trace_of_a_peer(void **state) {
     recorder_add(&fake_workers[0].rec, REC_WAKE, UINT32_MAX, 0, 1, 0);
     char *text = trace_text("?peer=10.0.0.2");
     assert_int_equal(lines_of(text), 2);
-    assert_non_null(strstr(text, "\"conn\":\"2\",\"peer\":\"10.0.0.2:1002\",\"slot\":14,\"generation\":1,\"result\":20,"));
+    assert_non_null(strstr(text, "\"conn\":\"2\",\"peer\":\"10.0.0.2:1002\",\"slot\":14,\"generation\":1,"
+                                 "\"result\":20,"));
     assert_non_null(strstr(text, "\"result\":-32,\"result_name\":\"EPIPE\""));
     free(text);
     fake_devices_free();
@@ -466,7 +468,7 @@ static void test_trace_follows_and_tells_losses(void **state) {
 static void test_log_tail(void **state) {
     (void)state;
     const char *step;
-    log_config conf = {.level = LOG_DEBUG, .ring_bytes = LIMIT_LOG_RING_BYTES_MIN, .to_stderr = false, .file = "tail.log"};
+    log_config conf = {.level = LOG_DEBUG, .ring_bytes = LIMIT_LOG_RING_BYTES_MIN, .file = "tail.log"};
     assert_int_equal(log_start(&conf, &step), 0);
     log_info("one line");
     log_error("bad line");

@@ -154,7 +154,9 @@ static void fake_worker_init(u32 index) {
     assert_int_equal(recorder_init(&w->rec, &w->now_ns), 0);
     static const char *const slab_names[] = {"a", "b", "c", "d"};
     w->conn_slab = slab_create("conn", 448, 1 << 20);
-    for (u32 i = 0; i < ARRAY_LEN(w->segment_slabs); i++) w->segment_slabs[i] = slab_create(slab_names[i], 256, 1 << 20);
+    for (u32 i = 0; i < ARRAY_LEN(w->segment_slabs); i++) {
+        w->segment_slabs[i] = slab_create(slab_names[i], 256, 1 << 20);
+    }
     w->conns = fake_conn_table[index];
     w->conns_max = ARRAY_LEN(fake_conn_table[index]);
     hist_reset(&w->metrics.loop_lag);

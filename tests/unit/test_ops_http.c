@@ -97,7 +97,8 @@ static void test_guard(void **state) {
         {"GET /api/status HTTP/1.0\r\n\r\n", 200},
         {"GET /readyz HTTP/1.1\r\nHost: any.example\r\n\r\n", 200},
         {"POST /api/publish?topic=a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 403},
-        {"POST /api/publish?topic=a HTTP/1.1\r\nHost: localhost\r\nX-Sluice-Admin: 0\r\nContent-Length: 0\r\n\r\n", 403},
+        {"POST /api/publish?topic=a HTTP/1.1\r\nHost: localhost\r\nX-Sluice-Admin: 0\r\nContent-Length: 0\r\n\r\n",
+         403},
         {"POST /api/publish?topic=a HTTP/1.1\r\nHost: evil.example\r\nX-Sluice-Admin: 1\r\nContent-Length: 0\r\n\r\n",
          403},
         {"DELETE /api/conns/1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 403},
@@ -145,7 +146,8 @@ static void test_pipelined_behind_a_wait(void **state) {
     fake_say(f, "dyz HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_string_equal(f->out, "");
     fake_deliver();
-    const char *conns = strstr(f->out, "\"total\":0"), *nope = strstr(f->out, " 404 "), *ready = strstr(f->out, "ready");
+    const char *conns = strstr(f->out, "\"total\":0"), *nope = strstr(f->out, " 404 ");
+    const char *ready = strstr(f->out, "ready");
     assert_true(conns != NULL && nope != NULL && ready != NULL && conns < nope && nope < ready);
     fake_free(f);
 }
@@ -156,7 +158,9 @@ static void test_too_much_behind_a_wait(void **state) {
     fake_say(f, "GET /api/conns HTTP/1.1\r\nHost: a\r\n\r\n");
     char junk[1000];
     memset(junk, 'x', sizeof(junk));
-    for (u32 i = 0; i < 2 * LIMIT_HTTP_PIPELINE_BYTES / sizeof(junk); i++) assert_true(fake_recv(f, junk, sizeof(junk)));
+    for (u32 i = 0; i < 2 * LIMIT_HTTP_PIPELINE_BYTES / sizeof(junk); i++) {
+        assert_true(fake_recv(f, junk, sizeof(junk)));
+    }
     fake_deliver();
     assert_int_equal(fake_status(f), 200); // the one that was asked is answered
     assert_int_equal(f->closed, CLOSE_HTTP_DONE);

@@ -150,7 +150,9 @@ static void test_values(void **state) {
     assert_true(value_of(p, "sluice_loop_busy_seconds_total{worker=\"1\"}") == 1.5);
     assert_true(value_of(p, "sluice_loops_total{worker=\"ops\"}") == 0);
     assert_true(value_of(p, "sluice_admin_conns_open") == 3); // not among the devices
-    for (u32 i = 0; i < p->count; i++) assert_string_not_equal(p->samples[i].series, "sluice_conns_open{worker=\"ops\"}");
+    for (u32 i = 0; i < p->count; i++) {
+        assert_string_not_equal(p->samples[i].series, "sluice_conns_open{worker=\"ops\"}");
+    }
     free(p);
     free(body);
 }
