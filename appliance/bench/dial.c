@@ -76,7 +76,9 @@ static int source_bind(const dial *d, int fd, u32 index) {
 
 static int socket_prepare(const dial *d, int fd, u32 index) {
     int on = 1;
-    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) return -errno;
+    if (!d->one_frame && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) {
+        return -errno;
+    }
     int rcvbuf = (int)d->rcvbuf, sndbuf = (int)d->sndbuf;
     if (rcvbuf != 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof(rcvbuf)) != 0)
         return -errno;

@@ -17,6 +17,7 @@ typedef struct dial {
     u32 sources;   // 0 or 1: the kernel chooses the source address
     u32 rcvbuf;    // SO_RCVBUF bytes; 0 = leave
     u32 sndbuf;    // SO_SNDBUF bytes; 0 = leave
+    bool one_frame; // one send each way: TCP_NODELAY would be a system call for nothing
     bool reset;    // close with RST: SO_LINGER of 0 seconds
     char text[96]; // "127.0.0.1:7000"
 } dial;

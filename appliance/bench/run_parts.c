@@ -69,6 +69,7 @@ static int target_prepare(run *r) {
     r->dial.sources = o->src_addrs ? o->src_addrs : auto_long;
     r->short_dial.sources = o->src_addrs ? o->src_addrs : auto_short;
     r->short_dial.reset = o->close == CLOSE_RST;
+    r->short_dial.one_frame = true;
     if (o->kind != BENCH_SLOW) r->dial.rcvbuf = r->short_dial.rcvbuf = o->rcvbuf;
     r->slow_dial.rcvbuf = o->rcvbuf;
     r->slow_dial.sndbuf = BENCH_SLOW_SNDBUF_BYTES;
