@@ -287,9 +287,10 @@ static void uring_close(io_engine *e, io_handle *h, bool reset) {
     if (shutdown(h->fd, SHUT_RDWR) < 0) {
         if (h->armed & IO_ARMED_RECV) cancel_op(ue, OP_RECV, h);
         if (h->armed & IO_ARMED_SEND) cancel_op(ue, OP_SEND, h);
-        if (h->armed & IO_ARMED_ACCEPT) cancel_op(ue, OP_ACCEPT, h);
         if (h->armed & IO_ARMED_CONNECT) cancel_op(ue, OP_CONNECT, h);
     }
+    // Always: a unix listener that is shut down still answers accept with EAGAIN, which ends nothing.
+    if (h->armed & IO_ARMED_ACCEPT) cancel_op(ue, OP_ACCEPT, h);
 }
 
 // on_closed of everything that was closed since the last round.
