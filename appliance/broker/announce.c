@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // announce.c: each worker knows which filters the others' clients have subscribed to.
 //
-// The reference count of a filter is kept by the worker that has the subscribers (route_filter.live);
-// only its changes from and to zero are announced, and every announcement comes back as its confirmation.
-// One table says what to do, whatever happened in between (subscribed again while the removal is under way,
-// no memory, no room in a ring): for each other worker compare what it should know with what it
-// has confirmed, unless something is in flight to it.
+// The reference count of a filter is kept by the worker that has the subscribers
+// (route_filter.live); only its changes from and to zero are announced, and every announcement
+// comes back as its confirmation. One table says what to do, whatever happened in between
+// (subscribed again while the removal is under way, no memory, no room in a ring): for each other
+// worker compare what it should know with what it has confirmed, unless something is in flight to
+// it.
 //
 //   live > 0, not told  -> WM_SUBSCRIBE       live = 0, told -> WM_UNSUBSCRIBE
 //
-// A receiver without memory for the filter refuses; then the subscriptions that wait for the confirmation
-// fail with -ENOMEM. Those in force can not be hit: nothing is announced for a filter that all know.
+// A receiver without memory for the filter refuses; then the subscriptions that wait for the
+// confirmation fail with -ENOMEM. Those in force can not be hit: nothing is announced for a filter
+// that all know.
 #include <errno.h>
 
 #include "broker/route.h"
@@ -62,7 +64,8 @@ void announce_retry(broker *b) {
     }
 }
 
-// Answers the subscriptions that wait now, not those that an answer adds; those that fail are ended first.
+// Answers the subscriptions that wait now, not those that an answer adds; those that fail are ended
+// first.
 static void answer_waiting(broker *b, route_filter *f, int result) {
     const subscription *last = f->last;
     for (subscription *s = f->first; s != NULL; s = s == last ? NULL : s->next) {

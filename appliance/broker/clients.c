@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// clients.c: the table of client ids. The entry is part of the session, so there is nothing to allocate
-// and a claim can not fail; the hash is keyed because devices choose their ids.
+// clients.c: the table of client ids. The entry is part of the session, so there is nothing to
+// allocate and a claim can not fail; the hash is keyed because devices choose their ids.
 #include "broker/clients.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// clients.h: the client ids connected to this worker, one connection each: a second connection with the
-// same id takes over. All connections of an id meet here, because a connection moves to the worker that
-// owns its id first (worker_of_client). Owner thread only.
+// clients.h: the client ids connected to this worker, one connection each: a second connection with
+// the same id takes over. All connections of an id meet here, because a connection moves to the
+// worker that owns its id first (worker_of_client). Owner thread only.
 #ifndef SLUICE_BROKER_CLIENTS_H
 #define SLUICE_BROKER_CLIENTS_H
 

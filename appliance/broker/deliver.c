@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// deliver.c: a message to this worker's subscribers, whether it was published here or came from another
-// worker.
+// deliver.c: a message to this worker's subscribers, whether it was published here or came from
+// another worker.
 //
-// Invariants: a subscription gets a message at most once per filter that matches; one that is not in force
-// gets none; one that is made by a callback of this very delivery gets none.
+// Invariants: a subscription gets a message at most once per filter that matches; one that is not
+// in force gets none; one that is made by a callback of this very delivery gets none.
 #include "broker/route.h"
 
 void deliver_to_filter(broker *b, const route_filter *f, const route_message *message) {

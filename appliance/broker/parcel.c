@@ -2,15 +2,15 @@
 // parcel.c: what travels between workers, and the outboxes for what no ring takes at the moment.
 //
 // Invariants: slots for one worker are posted in the order of parcel_send and parcel_return, so an
-// outbox that is not empty takes everything for that worker; nothing is dropped here. The wait costs no
-// memory: a waiting slot is linked through itself.
+// outbox that is not empty takes everything for that worker; nothing is dropped here. The wait
+// costs no memory: a waiting slot is linked through itself.
 #include <errno.h>
 #include <string.h>
 
 #include "broker/route.h"
 
-// Longest wait between two attempts for what could not be posted or announced. A congested worker needs
-// about this long for the thousands of messages in front of it.
+// Longest wait between two attempts for what could not be posted or announced. A congested worker
+// needs about this long for the thousands of messages in front of it.
 #define RETRY_NS (20 * NS_PER_MS)
 
 static size_t parcel_bytes(u32 slot_count, u32 text_len, u32 payload_len) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool.c: size classes over slabs, and a list of the large objects beyond them.
 //
-// Classes grow by half and by a third in turn (32, 48, 64, 96 ...), so at most a third of an object is
-// slack. Large objects carry a header with list links: a message of megabytes that is on its way to another
-// worker when the process ends is found and freed.
+// Classes grow by half and by a third in turn (32, 48, 64, 96 ...), so at most a third of an object
+// is slack. Large objects carry a header with list links: a message of megabytes that is on its way
+// to another worker when the process ends is found and freed.
 #include "broker/pool.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool.h: objects of many sizes under one byte budget: size classes of slabs up to 4 KiB, the system
-// allocator beyond. The broker's subscriptions, messages in transit and device sessions live here, so that
-// one number bounds them all. Owner thread only, except pool_used_bytes.
+// pool.h: objects of many sizes under one byte budget: size classes of slabs up to 4 KiB, the
+// system allocator beyond. The broker's subscriptions, messages in transit and device sessions live
+// here, so that one number bounds them all. Owner thread only, except pool_used_bytes.
 //
-// An object is charged with the size of its class; what a slab keeps mapped beyond that for reuse is
-// bounded by the slab itself.
+// An object is charged with the size of its class; what a slab keeps mapped beyond that for reuse
+// is bounded by the slab itself.
 #ifndef SLUICE_BROKER_POOL_H
 #define SLUICE_BROKER_POOL_H
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// route.c: a published message on its way: to the local subscribers, and once to each worker that has
-// some. In the path of a byte: proto/ -> here -> deliver.c (this worker) or parcel.c (another worker's
-// route_received) -> the subscriber's connection.
+// route.c: a published message on its way: to the local subscribers, and once to each worker that
+// has some. In the path of a byte: proto/ -> here -> deliver.c (this worker) or parcel.c (another
+// worker's route_received) -> the subscriber's connection.
 //
-// Invariant: whatever can refuse a message (malformed topic, congestion, memory) does so before the first
-// delivery; a publisher that gets -EAGAIN may publish again and nothing arrives twice.
+// Invariant: whatever can refuse a message (malformed topic, congestion, memory) does so before the
+// first delivery; a publisher that gets -EAGAIN may publish again and nothing arrives twice.
 #include <errno.h>
 #include <string.h>
 
 #include "broker/route.h"
 #include "broker/topic.h"
 
-// Matching filters remembered from the walk that finds the interested workers. A topic that matches more
-// is walked a second time to deliver: rare, and it needs no memory that could be refused.
+// Matching filters remembered from the walk that finds the interested workers. A topic that matches
+// more is walked a second time to deliver: rare, and it needs no memory that could be refused.
 #define ROUTE_MATCHES 64u
 
 typedef struct route_matches {
@@ -42,7 +42,8 @@ static int send_to_workers(broker *b, u64 workers_mask, const route_message *mes
     return 0;
 }
 
-int broker_publish(broker *b, const char *topic, u32 topic_len, const u8 *payload, u32 payload_len) {
+int broker_publish(broker *b, const char *topic, u32 topic_len, const u8 *payload,
+                   u32 payload_len) {
     if (!topic_name_is_valid(topic, topic_len)) return -EINVAL;
     route_message message = {topic, payload, topic_len, payload_len};
     route_matches matches;

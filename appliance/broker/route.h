@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// route.h: inside the broker: its state, and what its files do for each other. Not for other modules.
+// route.h: inside the broker: its state, and what its files do for each other. Not for other
+// modules.
 //
 //   broker.c     life, dispatch of worker messages        subscribe.c  local subscriptions
 //   announce.c   telling the other workers of filters     route.c      publish, across workers
 //   deliver.c    to the local subscribers                 parcel.c     what travels between workers
 //
-// Between workers travels a pointer to a parcel_slot (spsc_message.ptr; arg is the sender). A parcel is
-// allocated, written and freed by the worker it comes from; a receiver reads it, owns its own slot of it
-// until it has posted WM_ROUTE_RETURN, and writes nothing else. So nothing is freed by another
-// thread than the one that allocated it, and a message that no ring takes waits linked through its slot.
+// Between workers travels a pointer to a parcel_slot (spsc_message.ptr; arg is the sender). A
+// parcel is allocated, written and freed by the worker it comes from; a receiver reads it, owns its
+// own slot of it until it has posted WM_ROUTE_RETURN, and writes nothing else. So nothing is freed
+// by another thread than the one that allocated it, and a message that no ring takes waits linked
+// through its slot.
 #ifndef SLUICE_BROKER_ROUTE_H
 #define SLUICE_BROKER_ROUTE_H
 
@@ -96,9 +98,9 @@ route_filter *filter_acquire(broker *b, const char *filter, u32 len);
 // Frees it when nothing needs it any more.
 void filter_release(broker *b, route_filter *f);
 
-// --- announce.c ---
-// Brings what the other workers have been told in line with f->live. Returns 0 (also while something is
-// in flight: the rest follows its return) or -ENOMEM: nothing was announced.
+// --- announce.c --- Brings what the other workers have been told in line with f->live. Returns 0
+// (also while something is in flight: the rest follows its return) or -ENOMEM: nothing was
+// announced.
 int announce_reconcile(broker *b, route_filter *f);
 // The same, and when there is no memory tries again until it is done.
 void announce_reconcile_surely(broker *b, route_filter *f);

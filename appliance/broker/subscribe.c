@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// subscribe.c: the local subscriptions: found by filter and subscriber in one table, listed per filter
-// in the order they were made.
+// subscribe.c: the local subscriptions: found by filter and subscriber in one table, listed per
+// filter in the order they were made.
 //
 // Callbacks may unsubscribe while a list is being walked. Therefore an ended subscription is only
-// marked and taken out of the table; it is unlinked and freed, and its filter with it, when the last
-// callback has returned (broker_leave). Nothing the walk stands on goes away.
+// marked and taken out of the table; it is unlinked and freed, and its filter with it, when the
+// last callback has returned (broker_leave). Nothing the walk stands on goes away.
 #include <errno.h>
 
 #include "base/siphash.h"
@@ -33,7 +33,7 @@ void broker_leave(broker *b) {
         filter_release(b, f);
     }
 }
-_Static_assert(offsetof(subscription, link) == 0, "ended subscriptions are chained through their link");
+_Static_assert(offsetof(subscription, link) == 0, "ended ones are chained through their link");
 
 void subscription_end(broker *b, subscription *s) {
     ASSERT(b->busy > 0 && s->subscriber != NULL);
@@ -74,7 +74,8 @@ static u64 subscription_hash(const route_filter *f, const void *subscriber) {
     return siphash24(siphash_process_key(), key, sizeof(key));
 }
 
-static subscription *subscription_find(const broker *b, const route_filter *f, const void *subscriber) {
+static subscription *subscription_find(const broker *b, const route_filter *f,
+                                       const void *subscriber) {
     table_link *at = table_first(&b->subscriptions, subscription_hash(f, subscriber));
     for (; at != NULL; at = table_next(at)) {
         subscription *s = CONTAINER_OF(at, subscription, link);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// table.c: linear hashing. With 2^k <= buckets < 2^(k+1), an entry is in bucket hash mod 2^(k+1), or, when
-// that bucket does not exist yet, in hash mod 2^k. Growing by one splits one bucket in two; shrinking by
-// one joins them again. Bucket arrays are segments that double in size and are never moved.
+// table.c: linear hashing. With 2^k <= buckets < 2^(k+1), an entry is in bucket hash mod 2^(k+1),
+// or, when that bucket does not exist yet, in hash mod 2^k. Growing by one splits one bucket in
+// two; shrinking by one joins them again. Bucket arrays are segments that double in size and are
+// never moved.
 //
-// Invariant: growth at one entry per bucket and shrinking below a quarter leave a wide gap between, so a
-// table at a boundary does not allocate and free in turn. An insertion splits one bucket, a removal joins
-// up to four: so the table keeps up with both.
+// Invariant: growth at one entry per bucket and shrinking below a quarter leave a wide gap between,
+// so a table at a boundary does not allocate and free in turn. An insertion splits one bucket, a
+// removal joins up to four: so the table keeps up with both.
 #include "broker/table.h"
 
 #include <errno.h>
@@ -118,7 +119,10 @@ void table_remove(table *t, table_link *link) {
     *at = link->next;
     link->next = NULL;
     t->count--;
-    for (u32 i = 0; i < 4 && t->count * 4 < t->buckets && t->buckets > SEGMENT_BUCKETS; i++) table_shrink(t);
+    for (u32 i = 0; i < 4; i++) {
+        if (t->count * 4 >= t->buckets || t->buckets <= SEGMENT_BUCKETS) return;
+        table_shrink(t);
+    }
 }
 
 table_link *table_next(const table_link *link) {

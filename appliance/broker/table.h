@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// table.h: an intrusive hash table that grows and shrinks one bucket at a time (linear hashing, Litwin
-// 1980): a table of a million entries never stops the loop to rehash itself. Owner thread only.
+// table.h: an intrusive hash table that grows and shrinks one bucket at a time (linear hashing,
+// Litwin 1980): a table of a million entries never stops the loop to rehash itself. Owner thread
+// only.
 //
 // The caller computes a keyed hash (base/siphash.h; peers choose the keys) and compares the entries
 // that table_first and table_next hand out. Inserting can not fail: without memory for more buckets
@@ -19,10 +20,10 @@ typedef struct table_link {
 } table_link;
 
 typedef struct table {
-    pool *memory;                         // buckets come from here
-    table_link **segments[TABLE_SEGMENTS]; // the first holds 64 buckets, each further one doubles the sum
-    u64 buckets;                          // in use
-    u64 count;                            // entries
+    pool *memory;                          // buckets come from here
+    table_link **segments[TABLE_SEGMENTS]; // 64 buckets in the first, each further doubles the sum
+    u64 buckets;                           // in use
+    u64 count;                             // entries
 } table;
 
 // Returns 0 or -ENOMEM. memory outlives the table.

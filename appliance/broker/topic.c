@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // topic.c: checks of topic names and filters, and the cut into levels.
 //
-// Everything a peer names goes through here once, before the trie sees it: what is behind this file may
-// assume valid UTF-8, no NUL, wildcards only where they belong and at most LIMIT_TOPIC_LEVELS levels.
+// Everything a peer names goes through here once, before the trie sees it: what is behind this file
+// may assume valid UTF-8, no NUL, wildcards only where they belong and at most LIMIT_TOPIC_LEVELS
+// levels.
 #include "broker/topic.h"
 
 #include <string.h>
 
-// Length of the UTF-8 sequence that starts text (len > 0 bytes left), 0 when it is malformed. Ranges of
-// the second byte as in the Unicode standard, table 3-7: they exclude overlong forms and surrogates.
+// Length of the UTF-8 sequence that starts text (len > 0 bytes left), 0 when it is malformed.
+// Ranges of the second byte as in the Unicode standard, table 3-7: they exclude overlong forms and
+// surrogates.
 static size_t utf8_sequence_bytes(const u8 *text, size_t len) {
     u8 lead = text[0];
     if (lead < 0x80) return lead != 0;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// topic.h: topic names and topic filters as MQTT 5.0 defines them: UTF-8 strings (section 1.5.4), levels
-// separated by '/', wildcards '+' and '#' in filters (section 4.7). Pure functions: no state, any thread.
+// topic.h: topic names and topic filters as MQTT 5.0 defines them: UTF-8 strings (section 1.5.4),
+// levels separated by '/', wildcards '+' and '#' in filters (section 4.7). Pure functions: no
+// state, any thread.
 #ifndef SLUICE_BROKER_TOPIC_H
 #define SLUICE_BROKER_TOPIC_H
 
 #include "base/base.h"
 #include "limits.h"
 
-// Whether the bytes are well-formed UTF-8 without U+0000: no surrogates, no overlong forms, nothing above
-// U+10FFFF (MQTT 5.0 section 1.5.4). An empty string is valid.
+// Whether the bytes are well-formed UTF-8 without U+0000: no surrogates, no overlong forms, nothing
+// above U+10FFFF (MQTT 5.0 section 1.5.4). An empty string is valid.
 bool utf8_is_valid(const char *text, size_t len);
 
-// A topic name: 1 to LIMIT_TOPIC_BYTES of valid UTF-8, no wildcard, at most LIMIT_TOPIC_LEVELS levels.
-// Empty levels are levels: "/" has two.
+// A topic name: 1 to LIMIT_TOPIC_BYTES of valid UTF-8, no wildcard, at most LIMIT_TOPIC_LEVELS
+// levels. Empty levels are levels: "/" has two.
 bool topic_name_is_valid(const char *topic, size_t len);
 
 // A topic filter: as a name, but '+' may stand for a whole level and '#' for the last one.

@@ -6,8 +6,8 @@
 // hash); both come from SipHash under the process's random key, so a peer can not build collisions.
 // '+' and '#' children are plain pointers.
 //
-// Invariants: a node lives while it has a value or children; a symbol lives while a node names it; the
-// walk uses an explicit stack of at most LIMIT_TOPIC_LEVELS + 1 nodes.
+// Invariants: a node lives while it has a value or children; a symbol lives while a node names it;
+// the walk uses an explicit stack of at most LIMIT_TOPIC_LEVELS + 1 nodes.
 #include "broker/trie.h"
 
 #include <stdlib.h>
@@ -119,7 +119,8 @@ static bool level_is(const topic_level *level, char wildcard) {
     return level->len == 1 && level->text[0] == wildcard;
 }
 
-// Both inputs are keyed hashes; multiply and fold spreads them over all bits (finalizer of MurmurHash3).
+// Both inputs are keyed hashes; multiply and fold spreads them over all bits (finalizer of
+// MurmurHash3).
 static u64 path_hash(u64 parent, u64 level) {
     u64 h = (parent + 0x9e3779b97f4a7c15ull) ^ level;
     h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdull;
@@ -127,7 +128,8 @@ static u64 path_hash(u64 parent, u64 level) {
     return h ^ (h >> 33);
 }
 
-static trie_node *literal_child(const trie *t, const trie_node *parent, const topic_level *level, u64 hash) {
+static trie_node *literal_child(const trie *t, const trie_node *parent, const topic_level *level,
+                                u64 hash) {
     u64 path = path_hash(parent->edge.hash, hash);
     for (table_link *at = table_first(&t->edges, path); at != NULL; at = table_next(at)) {
         trie_node *node = CONTAINER_OF(at, trie_node, edge);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// trie.h: topic filters as a tree of levels, and the walk that finds every filter a topic name matches
-// (MQTT 5.0 section 4.7). It stores one pointer per filter and knows nothing of subscribers.
+// trie.h: topic filters as a tree of levels, and the walk that finds every filter a topic name
+// matches (MQTT 5.0 section 4.7). It stores one pointer per filter and knows nothing of
+// subscribers.
 //
 // Cost of a match: one keyed hash per topic level, and one look-up for each node visited; a node is
 // visited only when all levels above it match. Owner thread only.
@@ -13,8 +14,8 @@
 typedef struct trie trie;
 typedef struct trie_node trie_node;
 
-// Called for each matching filter that has a value. It may set and clear values and insert filters, but
-// must not prune.
+// Called for each matching filter that has a value. It may set and clear values and insert filters,
+// but must not prune.
 typedef void (*trie_visit)(void *value, void *context);
 
 // memory outlives the trie. Returns NULL when out of memory.
@@ -28,9 +29,9 @@ trie_node *trie_insert(trie *t, const char *filter, u32 len);
 trie_node *trie_find(const trie *t, const char *filter, u32 len);
 // Removes the node if it has neither value nor children, then its parents likewise.
 void trie_prune(trie *t, trie_node *node);
-// Visits the values of all filters that match a valid topic name, in an order that depends only on the
-// filters: at each level '#' first, then the literal branch, then '+'. Filters that start with a
-// wildcard do not match topics that start with '$' (section 4.7.2).
+// Visits the values of all filters that match a valid topic name, in an order that depends only on
+// the filters: at each level '#' first, then the literal branch, then '+'. Filters that start with
+// a wildcard do not match topics that start with '$' (section 4.7.2).
 void trie_match(const trie *t, const char *topic, u32 len, trie_visit visit, void *context);
 
 void *trie_node_value(const trie_node *node);

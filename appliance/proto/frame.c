@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// frame.c: frames: their size from the header, heartbeats, acknowledgements, and the modes echo and ack,
-// which keep no state but a number. In the path of a byte: net/conn.c -> here (echo, ack) or
+// frame.c: frames: their size from the header, heartbeats, acknowledgements, and the modes echo and
+// ack, which keep no state but a number. In the path of a byte: net/conn.c -> here (echo, ack) or
 // frame_publish.c -> net/conn.c.
 //
-// Echo sends the range of the receive buffer the frame lies in: frames that came together leave as one
-// range without a copy.
+// Echo sends the range of the receive buffer the frame lies in: frames that came together leave as
+// one range without a copy.
 #include "proto/frame.h"
 
 #include "net/listener.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// frame.h: the framed device protocol: 4-byte big-endian length N, then N bytes; N = 0 is a heartbeat and
-// is answered by N = 0. Modes echo, ack and publish (wire format: docs/frame-protocol.md).
+// frame.h: the framed device protocol: 4-byte big-endian length N, then N bytes; N = 0 is a
+// heartbeat and is answered by N = 0. Modes echo, ack and publish (wire format:
+// docs/frame-protocol.md).
 //
 // A frame's number counts the frames with a payload that were taken on this connection, from 1;
 // heartbeats have none, and the hello of publish mode is number 0.
@@ -17,18 +18,18 @@ extern const proto proto_frame_echo;
 extern const proto proto_frame_ack;
 extern const proto proto_frame_publish;
 
-// The hello of publish mode, parsed: {"id": "...", "token": "..."}. Unknown members are ignored; id is
-// 1 .. LIMIT_CLIENT_ID_BYTES of UTF-8 without NUL, '/', '+' and '#' (it becomes a topic level); token may
-// be absent (then it is empty), is at most LIMIT_TOKEN_BYTES long and holds no NUL. A member given twice
-// is refused. Unused bytes are zero.
+// The hello of publish mode, parsed: {"id": "...", "token": "..."}. Unknown members are ignored; id
+// is 1 .. LIMIT_CLIENT_ID_BYTES of UTF-8 without NUL, '/', '+' and '#' (it becomes a topic level);
+// token may be absent (then it is empty), is at most LIMIT_TOKEN_BYTES long and holds no NUL. A
+// member given twice is refused. Unused bytes are zero.
 typedef struct frame_hello {
     char id[LIMIT_CLIENT_ID_BYTES + 1];
     u32 id_len;
     char token[LIMIT_TOKEN_BYTES + 1];
     u32 token_len;
 } frame_hello;
-// Returns 0 or -EINVAL. No I/O, no allocation beyond a fixed pool on the stack; fuzzed. Any thread; needs
-// FRAME_HELLO_STACK_BYTES of stack and little more.
+// Returns 0 or -EINVAL. No I/O, no allocation beyond a fixed pool on the stack; fuzzed. Any thread;
+// needs FRAME_HELLO_STACK_BYTES of stack and little more.
 #define FRAME_HELLO_STACK_BYTES (13u * LIMIT_HELLO_BYTES + 256u)
 int frame_hello_parse(const u8 *data, u32 len, frame_hello *out);
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// frame_publish.c: publish mode: a framed device as a client of the broker. Its first frame says who it
-// is, later frames are published on its up topic, and what is published on its down topic is sent to it.
+// frame_publish.c: publish mode: a framed device as a client of the broker. Its first frame says
+// who it is, later frames are published on its up topic, and what is published on its down topic is
+// sent to it.
 //
-// A device's session is made on the worker that owns its id, and only there: on any other worker the
-// connection moves first, and the same hello is read again by the owner. The session then lives until
-// its connection ends or another connection with the same id takes over.
+// A device's session is made on the worker that owns its id, and only there: on any other worker
+// the connection moves first, and the same hello is read again by the owner. The session then lives
+// until its connection ends or another connection with the same id takes over.
 //
-// Everything that can happen is in one table, state by event. HELLO is a connection without a session; in
-// WAITING the subscription is not yet in force on all workers, so the hello is not acknowledged and frames
-// wait; ENDED has lost its id and waits for its connection to close.
+// Everything that can happen is in one table, state by event. HELLO is a connection without a
+// session; in WAITING the subscription is not yet in force on all workers, so the hello is not
+// acknowledged and frames wait; ENDED has lost its id and waits for its connection to close.
 #include <errno.h>
 #include <string.h>
 
@@ -18,7 +19,13 @@
 #include "proto/frame.h"
 #include "worker.h"
 
-typedef enum session_state { STATE_HELLO, STATE_WAITING, STATE_OPEN, STATE_ENDED, STATES } session_state;
+typedef enum session_state {
+    STATE_HELLO,
+    STATE_WAITING,
+    STATE_OPEN,
+    STATE_ENDED,
+    STATES
+} session_state;
 typedef enum session_event {
     EVENT_FRAME,
     EVENT_HEARTBEAT,
@@ -85,7 +92,8 @@ static void session_taken_over(client *other) {
     conn_close(s->conn, CLOSE_TAKEN_OVER);
 }
 
-// A device may not reach topics that begin with '$', the broker's own, by an id that begins with it.
+// A device may not reach topics that begin with '$', the broker's own, by an id that begins with
+// it.
 static bool session_topics_are_valid(const frame_session *s) {
     const char *up = session_up_topic(s), *down = session_down_filter(s);
     return topic_name_is_valid(up, s->up_len) && topic_filter_is_valid(down, s->down_len) &&
@@ -120,8 +128,8 @@ static void session_free(frame_session *s) {
 
 // --- from the broker ---
 
-// Queues a message as a frame. Refused (and counted by the broker) when the device does not keep up, when
-// the frame would be over its max_frame, or when it would be empty: that is a heartbeat.
+// Queues a message as a frame. Refused (and counted by the broker) when the device does not keep
+// up, when the frame would be over its max_frame, or when it would be empty: that is a heartbeat.
 static bool session_deliver(void *subscriber, const char *topic, u32 topic_len, const u8 *payload,
                             u32 payload_len) {
     (void)topic, (void)topic_len;
@@ -149,9 +157,11 @@ static void session_subscribed(void *subscriber, int result) {
 
 // --- actions ---
 
+_Static_assert(sizeof(((listener_config *)0)->token) <= sizeof(((frame_hello *)0)->token),
+               "the configured token's buffer is compared whole");
+
 // Compares in time that depends on the configured token's buffer only, not on its content.
 static bool token_is_right(const listener_config *conf, const frame_hello *hello) {
-    _Static_assert(sizeof(((listener_config *)0)->token) <= sizeof(((frame_hello *)0)->token), "compared whole");
     if (conf->token[0] == 0) return conf->anonymous;
     u8 difference = 0;
     bool ended = false;
@@ -206,8 +216,8 @@ static int act_open(conn *c, u8 *data, u32 len) {
 
 static int act_publish(conn *c, u8 *data, u32 len) {
     frame_session *s = c->proto_state;
-    int result = broker_publish(s->broker, session_up_topic(s), s->up_len, data + FRAME_HEADER_BYTES,
-                                len - FRAME_HEADER_BYTES);
+    int result = broker_publish(s->broker, session_up_topic(s), s->up_len,
+                                data + FRAME_HEADER_BYTES, len - FRAME_HEADER_BYTES);
     if (result == -EAGAIN) return PROTO_BLOCKED;
     if (result == -ENOMEM) return CLOSE_NO_MEMORY;
     ASSERT(result == 0);                           // the topic was checked with the hello

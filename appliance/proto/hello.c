@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // hello.c: the first frame of publish mode: a JSON object that names the device.
 //
-// It is read before anything is known of the peer, so it is bounded (LIMIT_HELLO_BYTES), uses no heap
-// (yyjson reads into a pool on the stack that holds its worst case) and accepts one reading only: no
-// trailing bytes, no member twice, strings of the right kind.
+// It is read before anything is known of the peer, so it is bounded (LIMIT_HELLO_BYTES), uses no
+// heap (yyjson reads into a pool on the stack that holds its worst case) and accepts one reading
+// only: no trailing bytes, no member twice, strings of the right kind.
 #include <errno.h>
 #include <string.h>
 
@@ -27,7 +27,10 @@ static bool member_read(yyjson_val *value, char *text, size_t text_max, u32 *len
 
 static bool id_is_valid(const char *id, u32 len) {
     if (len == 0 || !utf8_is_valid(id, len)) return false;
-    return memchr(id, '/', len) == NULL && memchr(id, '+', len) == NULL && memchr(id, '#', len) == NULL;
+    for (u32 i = 0; i < len; i++) {
+        if (id[i] == '/' || id[i] == '+' || id[i] == '#') return false;
+    }
+    return true;
 }
 
 static int hello_read(yyjson_val *root, frame_hello *out) {
@@ -38,7 +41,9 @@ static int hello_read(yyjson_val *root, frame_hello *out) {
          key = yyjson_obj_iter_next(&members)) {
         yyjson_val *value = yyjson_obj_iter_get_val(key);
         if (yyjson_equals_str(key, "id")) {
-            if (have_id || !member_read(value, out->id, LIMIT_CLIENT_ID_BYTES, &out->id_len)) return -EINVAL;
+            if (have_id || !member_read(value, out->id, LIMIT_CLIENT_ID_BYTES, &out->id_len)) {
+                return -EINVAL;
+            }
             have_id = true;
         } else if (yyjson_equals_str(key, "token")) {
             if (have_token || !member_read(value, out->token, LIMIT_TOKEN_BYTES, &out->token_len)) {
@@ -58,6 +63,7 @@ int frame_hello_parse(const u8 *data, u32 len, frame_hello *out) {
     yyjson_alc pool;
     if (!yyjson_alc_pool_init(&pool, memory, sizeof(memory))) return -EINVAL;
     // The flag keeps yyjson from changing the text; the cast is its interface.
-    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)data, len, YYJSON_READ_NOFLAG, &pool, NULL);
+    char *text = (char *)(uintptr_t)data;
+    yyjson_doc *doc = yyjson_read_opts(text, len, YYJSON_READ_NOFLAG, &pool, NULL);
     return doc == NULL ? -EINVAL : hello_read(yyjson_doc_get_root(doc), out);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// micro_trie.c: what a match costs in the subscription trie with many filters, beside a scan over all of
-// them in the same run (filters split beforehand, so the scan is as fast as a scan can be). Both must find
-// the same number of matches, or the program fails.
+// micro_trie.c: what a match costs in the subscription trie with many filters, beside a scan over
+// all of them in the same run (filters split beforehand, so the scan is as fast as a scan can be).
+// Both must find the same number of matches, or the program fails.
 //
 //   micro_trie [FILTERS]      default 100000
 //
-// One line of figures each: insert, match, scan, remove, in ns of processor time per operation, and memory per
-// filter.
+// One line of figures each: insert, match, scan, remove, in ns of processor time per operation, and
+// memory per filter.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +62,8 @@ static void topic_make(char *out, u64 *seed, u32 filters) {
                                         "site/%u/room/temperature", "site/%u/alarm",
                                         "devices/x/zone/%u/a/b"};
     u32 form = random_below(seed, ARRAY_LEN(forms));
-    snprintf(out, TEXT_BYTES, forms[form], random_below(seed, form < 2 ? filters : filters / 40 + 1));
+    u32 bound = form < 2 ? filters : filters / 40 + 1;
+    snprintf(out, TEXT_BYTES, forms[form], random_below(seed, bound));
 }
 
 static bool scan_matches(const filter *f, const topic_level *topic, u32 topics) {
@@ -71,7 +72,8 @@ static bool scan_matches(const filter *f, const topic_level *topic, u32 topics) 
         if (level->len == 1 && level->text[0] == '#') return true;
         if (i == topics) return false;
         if (level->len == 1 && level->text[0] == '+') continue;
-        if (level->len != topic[i].len || memcmp(level->text, topic[i].text, level->len) != 0) return false;
+        if (level->len != topic[i].len) return false;
+        if (memcmp(level->text, topic[i].text, level->len) != 0) return false;
     }
     return f->levels == topics;
 }
@@ -112,7 +114,8 @@ int main(int argc, char **argv) {
         trie_node_set_value(filters[i].node, &filters[i]);
     }
     u64 insert_ns = cpu_ns() - start;
-    printf("filters  %12u    %llu nodes, %.1f bytes each\n", count, (unsigned long long)trie_node_count(t),
+    printf("filters  %12u    %llu nodes, %.1f bytes each\n", count,
+           (unsigned long long)trie_node_count(t),
            (double)(pool_used_bytes(memory) - empty_bytes) / count);
     print_figure("insert", insert_ns, count);
 

@@ -2,9 +2,10 @@
 // fuzz_frame.c: a few framed connections of all modes on several workers, driven by the input as a
 // program: bytes in pieces, hellos, readers that stop, full rings, memory that is short, closes.
 //
-// Checked all the time: what goes out is whole frames in an order the protocol allows; echo returns exactly
-// what came; acknowledgements count from 1 without a gap (from 0 in publish mode, and first); a closed connection
-// has a reason; and at the end no subscription, message, id or byte of memory is left.
+// Checked all the time: what goes out is whole frames in an order the protocol allows; echo returns
+// exactly what came; acknowledgements count from 1 without a gap (from 0 in publish mode, and
+// first); a closed connection has a reason; and at the end no subscription, message, id or byte of
+// memory is left.
 #include "../unit/fake_net.h"
 #include "broker/clients.h"
 #include "proto/frame.h"
@@ -28,7 +29,7 @@ typedef struct device {
 } device;
 
 static device devices[CONNS];
-static bool raw_published; // raw bytes may hold a frame that, delivered, looks like an acknowledgement
+static bool raw_published; // raw bytes may hold a frame that, delivered, looks like an ack
 static const proto *const modes[] = {&proto_frame_echo, &proto_frame_ack, &proto_frame_publish,
                                      &proto_frame_publish};
 
@@ -46,7 +47,10 @@ static void check_frames(device *d) {
         if (f->out_len - d->checked - FRAME_HEADER_BYTES < len) break;
         d->checked += FRAME_HEADER_BYTES + len;
         if (len == 0) continue;
-        u64 number = len == 8 ? (u64)frame_length_read(frame + 4) << 32 | frame_length_read(frame + 8) : UINT64_MAX;
+        u64 number = UINT64_MAX;
+        if (len == 8) {
+            number = (u64)frame_length_read(frame + 4) << 32 | frame_length_read(frame + 8);
+        }
         u64 expected = d->acks + (f->c.proto == &proto_frame_ack);
         if (len == 8 && (number == expected || !raw_published)) {
             CHECK(number == expected);
@@ -64,7 +68,8 @@ static void check(device *d) {
     CHECK(!(f->c.flags & CONN_CLOSING) || f->c.reason != CLOSE_NONE);
     CHECK(!(f->c.flags & CONN_CLOSING) || f->c.proto_state == NULL);
     if (f->c.proto == &proto_frame_echo) {
-        CHECK(f->out_len <= d->sent_len && (f->out_len == 0 || memcmp(f->out, d->sent, f->out_len) == 0));
+        CHECK(f->out_len <= d->sent_len);
+        CHECK(f->out_len == 0 || memcmp(f->out, d->sent, f->out_len) == 0);
         CHECK((f->c.flags & CONN_CLOSING) || f->in_len == d->sent_len - f->out_len);
     } else {
         check_frames(d);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuzz_hello.c: any bytes as the first frame of publish mode. What is accepted keeps the promises of
-// frame_hello: an id that is one topic level, terminated strings, zeroes behind them.
+// fuzz_hello.c: any bytes as the first frame of publish mode. What is accepted keeps the promises
+// of frame_hello: an id that is one topic level, terminated strings, zeroes behind them.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

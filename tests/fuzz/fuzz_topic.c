@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuzz_topic.c: the input is lines; each is checked as topic name and filter, valid filters go into a
-// trie, valid names are matched against it and against a plain matcher, and the two must agree.
+// fuzz_topic.c: the input is lines; each is checked as topic name and filter, valid filters go into
+// a trie, valid names are matched against it and against a plain matcher, and the two must agree.
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,8 @@ typedef struct line {
     u32 visits;
 } line;
 
-static bool levels_match(const topic_level *filter, u32 filters, const topic_level *topic, u32 topics) {
+static bool levels_match(const topic_level *filter, u32 filters, const topic_level *topic,
+                         u32 topics) {
     for (u32 i = 0; i < filters; i++) {
         if (filter[i].len == 1 && filter[i].text[0] == '#') return true;
         if (i >= topics) return false;
@@ -46,7 +47,7 @@ static void visit(void *value, void *context) {
 static void check_topic(const trie *t, line *filters, u32 count, const line *topic) {
     for (u32 i = 0; i < count; i++) filters[i].visits = 0;
     trie_match(t, topic->text, topic->len, visit, NULL);
-    for (u32 i = 0; i < count; i++) CHECK(filters[i].visits == (model_match(&filters[i], topic) ? 1 : 0));
+    for (u32 i = 0; i < count; i++) CHECK(filters[i].visits == model_match(&filters[i], topic));
 }
 
 static void add_filter(trie *t, line *filters, u32 *count, const line *fresh) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// fake_net.h: workers without threads and connections without sockets, for tests and fuzz targets of
-// what lies above them. Include it once in a program: it defines the functions of worker.h and net/conn.h that
-// broker and protocols call.
+// fake_net.h: workers without threads and connections without sockets, for tests and fuzz targets
+// of what lies above them. Include it once in a program: it defines the functions of worker.h and
+// net/conn.h that broker and protocols call.
 //
-// Workers post into queues, one for each pair, that the test empties with net_pump, in a seeded order; rings may be
-// made to refuse. A connection cuts its input as the real one does, but offers every packet in a
-// malloc'd copy of exactly its size, so that the address sanitizer sees a read beyond it.
+// Workers post into queues, one for each pair, that the test empties with net_pump, in a seeded
+// order; rings may be made to refuse. A connection cuts its input as the real one does, but offers
+// every packet in a malloc'd copy of exactly its size, so that the address sanitizer sees a read
+// beyond it.
 #ifndef SLUICE_TESTS_FAKE_NET_H
 #define SLUICE_TESTS_FAKE_NET_H
 
@@ -191,7 +192,8 @@ void conn_close(conn *c, close_reason reason) {
 
 void conn_move(conn *c, u32 to_worker) {
     fake_require(c->proto->owner_by_id && c->proto_state == NULL, "moved with a session");
-    fake_require(to_worker < net.gw.worker_count && to_worker != c->owner->index, "moved to no other worker");
+    bool other = to_worker < net.gw.worker_count && to_worker != c->owner->index;
+    fake_require(other, "moved to no other worker");
     c->flags |= CONN_MOVING;
     fake_of(c)->move_to = to_worker;
 }
@@ -253,7 +255,8 @@ static void fake_work(fake_conn *f) {
             conn_close(&f->c, (close_reason)reason);
             return;
         }
-        fake_require(size != 0 || head_len < LIMIT_PACKET_HEAD_BYTES, "size not known from a whole header");
+        bool told = size != 0 || head_len < LIMIT_PACKET_HEAD_BYTES;
+        fake_require(told, "size not known from a whole header");
         if (size == 0 || size > f->in_len) return;
         if (!fake_offer(f, size)) return;
     }

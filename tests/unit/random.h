@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// random.h: a seeded generator for tests: the same seed gives the same run everywhere (SplitMix64, Steele,
-// Lea and Flood 2014).
+// random.h: a seeded generator for tests: the same seed gives the same run everywhere (SplitMix64,
+// Steele, Lea and Flood 2014).
 #ifndef SLUICE_TESTS_RANDOM_H
 #define SLUICE_TESTS_RANDOM_H
 

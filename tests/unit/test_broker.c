@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_broker.c: subscriptions and messages on one worker and between several, with rings that refuse,
-// memory that runs out and callbacks that unsubscribe; at the end of each test nothing is left behind.
+// test_broker.c: subscriptions and messages on one worker and between several, with rings that
+// refuse, memory that runs out and callbacks that unsubscribe; at the end of each test nothing is
+// left behind.
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +33,8 @@ static void unsubscribe(subscriber *s) {
     broker_unsubscribe(at(s->worker), s->filter, (u32)strlen(s->filter), s);
 }
 
-static bool deliver(void *arg, const char *topic, u32 topic_len, const u8 *payload, u32 payload_len) {
+static bool deliver(void *arg, const char *topic, u32 topic_len, const u8 *payload,
+                    u32 payload_len) {
     subscriber *s = arg;
     assert_true(topic_len < sizeof(s->last));
     memcpy(s->last, topic, topic_len);
@@ -415,7 +417,8 @@ static void test_many_matching_filters(void **state) {
     net_stop();
 }
 
-// Messages on their way when the process ends are freed with the broker (the leak check sees to it).
+// Messages on their way when the process ends are freed with the broker (the leak check sees to
+// it).
 static void test_destroy_with_messages_in_transit(void **state) {
     (void)state;
     start(2);
@@ -447,7 +450,8 @@ static void test_random(void **state) {
             net.refuse[random_below(&random, 4)] = random_below(&random, 3) == 0;
             if (act < 3 && !on[i]) {
                 all[i].answered = 0;
-                if (subscribe(&all[i], i % 4, filters[random_below(&random, 8)]) == 0) all[i].answered = 1;
+                const char *filter = filters[random_below(&random, 8)];
+                if (subscribe(&all[i], i % 4, filter) == 0) all[i].answered = 1;
                 on[i] = true;
             } else if (act < 5 && on[i]) {
                 unsubscribe(&all[i]);
@@ -458,7 +462,8 @@ static void test_random(void **state) {
                 net_advance_ms(30);
             }
             if (step % 50 != 0) continue;
-            // Everything settles; then one message reaches exactly the matching subscribers, once each.
+            // Everything settles; then one message reaches exactly the matching subscribers, once
+            // each.
             memset(net.refuse, 0, sizeof(net.refuse));
             net_advance_ms(100);
             net_pump();
@@ -517,13 +522,19 @@ static void test_clients(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_worker), cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_between_workers), cmocka_unit_test(test_flapping),
-        cmocka_unit_test(test_full_rings_lose_nothing), cmocka_unit_test(test_congestion_delivers_nothing),
-        cmocka_unit_test(test_transit_budget), cmocka_unit_test(test_refused_filter),
-        cmocka_unit_test(test_removal_waits_for_memory), cmocka_unit_test(test_callback_unsubscribes),
+        cmocka_unit_test(test_one_worker),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_between_workers),
+        cmocka_unit_test(test_flapping),
+        cmocka_unit_test(test_full_rings_lose_nothing),
+        cmocka_unit_test(test_congestion_delivers_nothing),
+        cmocka_unit_test(test_transit_budget),
+        cmocka_unit_test(test_refused_filter),
+        cmocka_unit_test(test_removal_waits_for_memory),
+        cmocka_unit_test(test_callback_unsubscribes),
         cmocka_unit_test(test_many_matching_filters),
-        cmocka_unit_test(test_destroy_with_messages_in_transit), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_destroy_with_messages_in_transit),
+        cmocka_unit_test(test_random),
         cmocka_unit_test(test_clients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_frame.c: the three modes of the frame protocol on fake connections: exact bytes in and out, split
-// at every byte and coalesced, sessions that move, take over, wait, and slow devices.
+// test_frame.c: the three modes of the frame protocol on fake connections: exact bytes in and out,
+// split at every byte and coalesced, sessions that move, take over, wait, and slow devices.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,7 +116,8 @@ static void test_ack(void **state) {
 // The same bytes in two pieces, cut at every place, in all modes: the answer is the same.
 static void test_split_at_every_byte(void **state) {
     (void)state;
-    static const char stream[] = "\0\0\0\14{\"id\":\"dev\"}" HEARTBEAT "\0\0\0\5hello\0\0\0\1x" HEARTBEAT;
+    static const char stream[] =
+        "\0\0\0\14{\"id\":\"dev\"}" HEARTBEAT "\0\0\0\5hello\0\0\0\1x" HEARTBEAT;
     static const proto *const modes[] = {&proto_frame_echo, &proto_frame_ack, &proto_frame_publish};
     const u32 len = sizeof(stream) - 1;
     for (u32 mode = 0; mode < ARRAY_LEN(modes); mode++) {
@@ -187,7 +188,8 @@ static void test_hello_too_large(void **state) {
 
 static void test_bad_hello(void **state) {
     (void)state;
-    static const char *const hellos[] = {"x", "{}", "{\"id\":\"\"}", "{\"id\":\"a/b\"}", "{\"id\":\"x\"}}"};
+    static const char *const hellos[] = {"x", "{}", "{\"id\":\"\"}", "{\"id\":\"a/b\"}",
+                                         "{\"id\":\"x\"}}"};
     u64 empty = start(2);
     for (u32 i = 0; i < ARRAY_LEN(hellos); i++) {
         fake_conn f;
@@ -261,7 +263,8 @@ static void test_publish_to_another(void **state) {
         receive(&b, "\0\0\0\1x" HEARTBEAT "\0\0\0\1y");
         net_pump();
         expect(&a, "\0\0\0\1x\0\0\0\1y");
-        expect(&b, "\0\0\0\1x\0\0\0\10\0\0\0\0\0\0\0\1" HEARTBEAT "\0\0\0\1y\0\0\0\10\0\0\0\0\0\0\0\2");
+        expect(&b, "\0\0\0\1x\0\0\0\10\0\0\0\0\0\0\0\1" HEARTBEAT
+                   "\0\0\0\1y\0\0\0\10\0\0\0\0\0\0\0\2");
         fake_close(&a);
         fake_close(&b);
         stop(empty);
@@ -536,18 +539,27 @@ static void test_message_over_the_budget(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_length_field), cmocka_unit_test(test_echo), cmocka_unit_test(test_ack),
-        cmocka_unit_test(test_split_at_every_byte), cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_hello_too_large), cmocka_unit_test(test_bad_hello),
-        cmocka_unit_test(test_token), cmocka_unit_test(test_publish_to_another),
+        cmocka_unit_test(test_length_field),
+        cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_ack),
+        cmocka_unit_test(test_split_at_every_byte),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_hello_too_large),
+        cmocka_unit_test(test_bad_hello),
+        cmocka_unit_test(test_token),
+        cmocka_unit_test(test_publish_to_another),
         cmocka_unit_test(test_topics_of_the_template),
-        cmocka_unit_test(test_ids_that_make_no_topics), cmocka_unit_test(test_frames_behind_the_hello),
-        cmocka_unit_test(test_closed_while_waiting), cmocka_unit_test(test_take_over),
-        cmocka_unit_test(test_take_over_while_waiting), cmocka_unit_test(test_congestion_blocks),
+        cmocka_unit_test(test_ids_that_make_no_topics),
+        cmocka_unit_test(test_frames_behind_the_hello),
+        cmocka_unit_test(test_closed_while_waiting),
+        cmocka_unit_test(test_take_over),
+        cmocka_unit_test(test_take_over_while_waiting),
+        cmocka_unit_test(test_congestion_blocks),
         cmocka_unit_test(test_slow_subscriber_drops_newest),
         cmocka_unit_test(test_frame_too_large_for_the_subscriber),
         cmocka_unit_test(test_memory_short_while_sending),
-        cmocka_unit_test(test_no_memory_for_a_session), cmocka_unit_test(test_message_over_the_budget),
+        cmocka_unit_test(test_no_memory_for_a_session),
+        cmocka_unit_test(test_message_over_the_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,8 @@ static void test_utf8_refuses(void **state) {
     assert_false(UTF8("\xe2\x82" "a"));
 }
 
-// Every two-byte and three-byte sequence against the definition: decode, then compare code point and length.
+// Every two-byte and three-byte sequence against the definition: decode, then compare code point
+// and length.
 static void test_utf8_exhaustive(void **state) {
     (void)state;
     u32 valid2 = 0, valid3 = 0;

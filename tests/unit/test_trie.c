@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_trie.c: the subscription trie and its table against plain models: a matcher that follows the text of
-// MQTT 5.0 section 4.7 level by level, and an array.
+// test_trie.c: the subscription trie and its table against plain models: a matcher that follows the
+// text of MQTT 5.0 section 4.7 level by level, and an array.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,11 +18,13 @@
 
 // --- the model ---
 
-static bool model_levels_match(const topic_level *filter, u32 filters, const topic_level *topic, u32 topics) {
+static bool model_levels_match(const topic_level *filter, u32 filters, const topic_level *topic,
+                               u32 topics) {
     if (filters == 0) return topics == 0;
     if (filter[0].len == 1 && filter[0].text[0] == '#') return true;
     if (topics == 0) return false;
-    bool same = filter[0].len == topic[0].len && memcmp(filter[0].text, topic[0].text, topic[0].len) == 0;
+    bool same = filter[0].len == topic[0].len &&
+                memcmp(filter[0].text, topic[0].text, topic[0].len) == 0;
     bool plus = filter[0].len == 1 && filter[0].text[0] == '+';
     return (same || plus) && model_levels_match(filter + 1, filters - 1, topic + 1, topics - 1);
 }
@@ -118,7 +120,9 @@ static void test_order_is_fixed(void **state) {
     pool *memory = pool_create(BUDGET);
     for (u32 turn = 0; turn < ARRAY_LEN(filters); turn++) {
         trie *t = trie_create(memory);
-        for (u32 i = 0; i < ARRAY_LEN(filters); i++) add(t, filters[(i + turn) % ARRAY_LEN(filters)]);
+        for (u32 i = 0; i < ARRAY_LEN(filters); i++) {
+            add(t, filters[(i + turn) % ARRAY_LEN(filters)]);
+        }
         seen s = match(t, "a/b");
         assert_int_equal(s.count, ARRAY_LEN(expected));
         for (u32 i = 0; i < s.count; i++) assert_string_equal(s.values[i], expected[i]);
@@ -163,7 +167,9 @@ static void test_deepest(void **state) {
     add(t, mixed);
     seen s = match(t, slashes);
     assert_int_equal(s.count, 3);
-    assert_true(model_match(pluses, slashes) && model_match(slashes, slashes) && model_match(mixed, slashes));
+    assert_true(model_match(pluses, slashes));
+    assert_true(model_match(slashes, slashes));
+    assert_true(model_match(mixed, slashes));
     drop(t, pluses);
     assert_int_equal(match(t, slashes).count, 2);
     drop(t, mixed);
@@ -190,7 +196,8 @@ static void random_topic(u64 *seed, bool filter, char *out) {
     if (out[0] == 0) strcpy(out, "a");
 }
 
-// Random filters come and go; after each step random topics are matched by the trie and by the model.
+// Random filters come and go; after each step random topics are matched by the trie and by the
+// model.
 static void test_random_against_model(void **state) {
     (void)state;
     enum { FILTERS = 300, STEPS = 6000, TEXT = 128 };
