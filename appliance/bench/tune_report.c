@@ -171,8 +171,8 @@ void tune_conclude(const tune_figures *t, tune_advice *out) {
         out->engine = best;
         say(out,
             usable == 1 ? "Only %s could be measured, so there is nothing to compare. "
-                        : "epoll-et could not be measured, so nothing can be compared with it; of the "
-                          "others %s needs the least CPU per message. ",
+                        : "epoll-et could not be measured, so nothing can be compared with it; of "
+                          "the others %s needs the least CPU per message. ",
             t->engines[best].name);
         return;
     }
