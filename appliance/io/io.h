@@ -115,7 +115,6 @@ typedef struct io_config {
     u32 sq_entries;      // uring: power of two; 0 = default
     u32 min_wait_us;     // uring: longest wait to gather a batch under load; 0 = never wait for one
     bool sqpoll;         // uring, for measurement only: burns a core
-    bool direct;         // uring: direct descriptors for connections that never move
     u64 sim_seed;        // sim
     recorder *rec;       // flight recorder of the owner, may not be NULL
     u64 *now_ns;         // the owner's cached clock: the engine sets it after each wait
