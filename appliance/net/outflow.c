@@ -53,9 +53,8 @@ u32 conn_send_room(const conn *c) {
     return c->out_bytes < max ? max - c->out_bytes : 0;
 }
 
-int conn_send(conn *c, const void *data, u32 len) {
-    if (c->flags & CONN_CLOSING) return 0;
-    if (len > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
+// Returns 0 or CLOSE_NO_MEMORY: then the connection has to end, part of the bytes may be queued.
+static int append(conn *c, const void *data, u32 len) {
     const u8 *from = data;
     u32 left = len;
     while (left > 0) {
@@ -74,12 +73,25 @@ int conn_send(conn *c, const void *data, u32 len) {
         left -= take;
     }
     c->out_bytes += len;
-    c->packets_out++;
     counter_add(&c->owner->metrics.copied_out_bytes, len);
+    return 0;
+}
+
+int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u32 len) {
+    if (c->flags & CONN_CLOSING) return 0;
+    if ((u64)head_len + len > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
+    int reason = append(c, head, head_len);
+    if (reason == 0) reason = append(c, data, len);
+    if (reason != 0) return reason;
+    c->packets_out++;
     counter_add(&c->owner->metrics.packets_out, 1);
     mark_dirty(c);
     pause_if_full(c);
     return 0;
+}
+
+int conn_send(conn *c, const void *data, u32 len) {
+    return conn_send_parts(c, NULL, 0, data, len);
 }
 
 int conn_send_in_place(conn *c, const u8 *data, u32 len) {
