@@ -212,7 +212,7 @@ static int fake_teardown(void **state) {
 
 // --- connections of the admin protocol ---
 
-static fake_conn *fake_open(u8 family) {
+static inline fake_conn *fake_open(u8 family) {
     fake_conn *f = calloc(1, sizeof(*f));
     assert_non_null(f);
     f->out = malloc(FAKE_OUT_BYTES);
@@ -228,7 +228,7 @@ static fake_conn *fake_open(u8 family) {
 }
 
 // Bytes arrive. Returns false when they ended the connection.
-static bool fake_recv(fake_conn *f, const void *data, size_t len) {
+static inline bool fake_recv(fake_conn *f, const void *data, size_t len) {
     if (f->closed != 0) return false;
     u8 *copy = malloc(len + 1); // exact size: the sanitizer sees a read beyond it
     memcpy(copy, data, len);
@@ -247,7 +247,7 @@ static inline void fake_forget(fake_conn *f) {
     f->out[0] = '\0';
 }
 
-static void fake_free(fake_conn *f) {
+static inline void fake_free(fake_conn *f) {
     conn_close(&f->c, CLOSE_PEER);
     free(f->out);
     free(f);
