@@ -129,12 +129,14 @@ static void session_free(frame_session *s) {
 // --- from the broker ---
 
 // Queues a message as a frame. Refused (and counted by the broker) when the device does not keep
-// up, when the frame would be over its max_frame, or when it would be empty: that is a heartbeat.
+// up, when the frame would be over its max_frame, when it would be empty (that is a heartbeat), and
+// when the connection only finishes its output: it would never be done.
 static bool session_deliver(void *subscriber, const char *topic, u32 topic_len, const u8 *payload,
                             u32 payload_len) {
     (void)topic, (void)topic_len;
     conn *c = ((frame_session *)subscriber)->conn;
     if (payload_len == 0 || payload_len > listener_settings(c->origin)->max_frame) return false;
+    if (c->reason != CLOSE_NONE) return false;
     if (conn_send_room(c) < FRAME_HEADER_BYTES + payload_len) return false;
     u8 head[FRAME_HEADER_BYTES];
     frame_length_write(head, payload_len);

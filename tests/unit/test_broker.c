@@ -391,6 +391,36 @@ static void test_callback_unsubscribes(void **state) {
     }
 }
 
+// What the walk stands on goes away behind it: itself with others following, and the only
+// subscriptions of filters that the walk has still to visit.
+static void test_callback_removes_what_comes(void **state) {
+    (void)state;
+    for (u32 workers = 1; workers <= 2; workers++) {
+        u64 empty = start(workers);
+        subscriber self = {0}, next = {0}, plus = {0}, root = {0}, hash = {0};
+        subscribe(&self, 0, "s/x");
+        subscribe(&next, 0, "s/x");
+        subscribe(&plus, 0, "s/+");
+        subscribe(&root, 0, "+/+/#");
+        subscribe(&hash, 0, "#");
+        net_pump();
+        hash.unsubscribes = &plus; // the first to be visited
+        self.unsubscribes = &self;
+        next.unsubscribes = &root;
+        assert_int_equal(publish(workers - 1, "s/x"), 0);
+        net_pump();
+        assert_int_equal(hash.received, 1);
+        assert_int_equal(self.received, 1);
+        assert_int_equal(next.received, 1);
+        assert_int_equal(plus.received + root.received, 0);
+        unsubscribe(&next);
+        unsubscribe(&hash);
+        net_pump();
+        assert_clean(empty);
+        net_stop();
+    }
+}
+
 // More matching filters than the publisher remembers from its first walk.
 static void test_many_matching_filters(void **state) {
     (void)state;
@@ -532,6 +562,7 @@ int main(void) {
         cmocka_unit_test(test_refused_filter),
         cmocka_unit_test(test_removal_waits_for_memory),
         cmocka_unit_test(test_callback_unsubscribes),
+        cmocka_unit_test(test_callback_removes_what_comes),
         cmocka_unit_test(test_many_matching_filters),
         cmocka_unit_test(test_destroy_with_messages_in_transit),
         cmocka_unit_test(test_random),

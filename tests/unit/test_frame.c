@@ -466,6 +466,25 @@ static void test_frame_too_large_for_the_subscriber(void **state) {
     stop(empty);
 }
 
+// A connection that is told to finish its output gets nothing more.
+static void test_no_delivery_to_a_finishing_connection(void **state) {
+    (void)state;
+    u64 empty = start(1);
+    fake_conn a, b;
+    open_device(&a, 0, "a");
+    strcpy(net.listeners[0].conf.down_topic, "devices/a/up");
+    open_device(&b, 0, "b");
+    b.c.flags |= CONN_CLOSE_AFTER_FLUSH;
+    b.c.reason = CLOSE_DRAIN;
+    receive(&a, "\0\0\0\1x");
+    expect_ack(&a, 1);
+    expect(&b, "");
+    assert_int_equal(counter_get(&net.workers[0].metrics.delivery_dropped), 1);
+    fake_close(&a);
+    fake_close(&b);
+    stop(empty);
+}
+
 static void test_memory_short_while_sending(void **state) {
     (void)state;
     u64 empty = start(1);
@@ -557,6 +576,7 @@ int main(void) {
         cmocka_unit_test(test_congestion_blocks),
         cmocka_unit_test(test_slow_subscriber_drops_newest),
         cmocka_unit_test(test_frame_too_large_for_the_subscriber),
+        cmocka_unit_test(test_no_delivery_to_a_finishing_connection),
         cmocka_unit_test(test_memory_short_while_sending),
         cmocka_unit_test(test_no_memory_for_a_session),
         cmocka_unit_test(test_message_over_the_budget),
