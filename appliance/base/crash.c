@@ -6,11 +6,13 @@
 // descriptor is kept to be closed in the handler, so that the file can be made when the table of
 // descriptors is full (a likely companion of a crash).
 //
-// The file is written before stderr: stderr may be a pipe that nobody reads, and gets a bounded time.
+// The file is written before stderr: stderr may be a pipe that nobody reads, and gets a bounded
+// time.
 //
-// The signal is raised again with the original siginfo (rt_tgsigqueueinfo), blocked until the handler
-// returns; it then meets the default action on the frame that crashed, so a core dump shows that frame. A
-// second fault inside the handler finds its signal blocked, and the kernel ends the process at once.
+// The signal is raised again with the original siginfo (rt_tgsigqueueinfo), blocked until the
+// handler returns; it then meets the default action on the frame that crashed, so a core dump shows
+// that frame. A second fault inside the handler finds its signal blocked, and the kernel ends the
+// process at once.
 #include "base/crash.h"
 
 #include <dirent.h>
@@ -106,15 +108,16 @@ static void output_flush(output *out) {
         if (out->is_stderr) {
             struct pollfd poll_fd = {.fd = out->fd, .events = POLLOUT};
             u64 now_ns = clock_mono_ns();
-            int left_ms = now_ns < out->deadline_ns ? (int)((out->deadline_ns - now_ns) / NS_PER_MS) : 0;
-            int ready = poll(&poll_fd, 1, left_ms);
+            u64 left_ns = now_ns < out->deadline_ns ? out->deadline_ns - now_ns : 0;
+            int ready = poll(&poll_fd, 1, (int)(left_ns / NS_PER_MS));
             if (ready < 0 && errno == EINTR) continue;
             if (ready <= 0) out->failed = true;
             if (out->failed) break;
         }
         ssize_t n = write(out->fd, out->buf + at, out->len - at);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno == EAGAIN && out->is_stderr && clock_mono_ns() < out->deadline_ns) continue;
+        bool again = n < 0 && errno == EAGAIN && out->is_stderr;
+        if (again && clock_mono_ns() < out->deadline_ns) continue;
         if (n <= 0) out->failed = true;
         else at += (u32)n;
     }
@@ -248,7 +251,8 @@ static void put_recorder(output *out, const char *name, const recorder *rec, u64
     }
 }
 
-static void dump(output *out, const siginfo_t *info, const void *context, u32 tid, u64 records_max) {
+static void dump(output *out, const siginfo_t *info, const void *context, u32 tid,
+                 u64 records_max) {
     u64 now_ns = clock_mono_ns();
     put_summary(out, info, context, tid);
     for (size_t i = 0; i < CRASH_RECORDERS_MAX; i++) {
@@ -261,7 +265,8 @@ static void dump(output *out, const siginfo_t *info, const void *context, u32 ti
 static void dump_file(const siginfo_t *info, const void *context, u32 tid) {
     if (crash.dir_fd < 0) return;
     if (crash.spare_fd >= 0) close(crash.spare_fd);
-    int fd = openat(crash.dir_fd, crash.file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+    int fd = openat(crash.dir_fd, crash.file, flags, 0640);
     if (fd < 0) return;
     output out = {.fd = fd, .buf = output_buf};
     dump(&out, info, context, tid, LIMIT_RECORDER_EVENTS);
@@ -357,7 +362,8 @@ static void crash_files_prune(int dir_fd) {
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
         struct stat st;
         file.pid = crash_file_pid(entry->d_name);
-        if (file.pid == 0 || fstatat(dir_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        if (file.pid == 0) continue;
+        if (fstatat(dir_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
         file.time_ns = (u64)st.st_mtim.tv_sec * NS_PER_S + (u64)st.st_mtim.tv_nsec;
         if (count < ARRAY_LEN(kept)) {
             kept[count++] = file;

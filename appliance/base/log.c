@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // log.c: the log's front (log_write on any thread) and its writer thread.
 //
-// log_write formats into a buffer on its stack and copies the text into the ring. Not straight into the
-// ring: with several producers the length must be known when space is reserved, and reserving the
-// longest line (1 KiB) for each would waste most of the ring; the copy of some 100 bytes is far cheaper
-// than the formatting. Escaping, time to text and all system calls are the writer's.
+// log_write formats into a buffer on its stack and copies the text into the ring. Not straight into
+// the ring: with several producers the length must be known when space is reserved, and reserving
+// the longest line (1 KiB) for each would waste most of the ring; the copy of some 100 bytes is far
+// cheaper than the formatting. Escaping, time to text and all system calls are the writer's.
 //
-// Waking. The writer sleeps in poll(2) on an eventfd and on the descriptors of stalled sinks. Before, it
-// sets `sleeping` and looks at the ring once more; a producer commits its record and then reads `sleeping`.
-// Both orders are sequentially consistent, so one of them sees the other. Whoever clears the flag makes
-// the one system call of that sleep. Having written something the writer first dozes for LOG_DOZE_MS without
-// the flag: under a steady load producers make no system call at all.
-// A record that is reserved but not committed (its producer lost the processor) is waited for by dozing.
+// Waking. The writer sleeps in poll(2) on an eventfd and on the descriptors of stalled sinks.
+// Before, it sets `sleeping` and looks at the ring once more; a producer commits its record and
+// then reads `sleeping`. Both orders are sequentially consistent, so one of them sees the other.
+// Whoever clears the flag makes the one system call of that sleep. Having written something the
+// writer first dozes for LOG_DOZE_MS without the flag: under a steady load producers make no system
+// call at all. A record that is reserved but not committed (its producer lost the processor) is
+// waited for by dozing.
 //
-// States: DIRECT (before log_start: lines go to stderr at once), RUNNING, STOPPED (to stderr, but never
-// waiting for it).
+// States: DIRECT (before log_start: lines go to stderr at once), RUNNING, STOPPED (to stderr, but
+// never waiting for it).
 #include "base/log.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@
 #include "base/log_tail.h"
 
 #define LOG_DOZE_MS 2
-#define LOG_BATCH_RECORDS 1024u       // taken in a row before sinks, reloads and a stop are looked at
+#define LOG_BATCH_RECORDS 1024u       // in a row before sinks, reloads and a stop are looked at
 #define LOG_TELL_DROPPED_NS NS_PER_S  // under a lasting overload, how often the loss is told
 #define LOG_STOP_GRACE_MS 200u        // beyond the deadline, for a write that is under way
 
@@ -132,7 +133,8 @@ static void writer_distribute(writer *w) {
     for (u32 i = 0; i < w->sinks->count; i++) {
         log_sink *sink = &w->sinks->list[i];
         log_sink_put(sink, &w->line, &the_log.sink_counters);
-        // Before it could overflow; while it backs off or is stalled this costs one comparison or call.
+        // Before it could overflow; while it backs off or is stalled this costs one comparison or
+        // call.
         if (sink->pending_len > LOG_PENDING_BYTES / 2 && !sink->stalled) {
             log_sink_flush(sink, clock_mono_ns(), false, &the_log.sink_counters);
         }
@@ -150,7 +152,8 @@ static void PRINTF_LIKE(3, 4) writer_say(writer *w, log_level level, const char 
     writer_distribute(w);
 }
 
-// Takes records out of the ring. Returns how the ring was left, RECORD when the batch is at its bound.
+// Takes records out of the ring. Returns how the ring was left, RECORD when the batch is at its
+// bound.
 static log_ring_state writer_drain(writer *w, u32 *taken) {
     log_record record;
     log_ring_state state;
@@ -187,8 +190,8 @@ static void writer_flush(writer *w, const bool *writable, u64 now_ns) {
         if (sink->error == error_before[i]) continue;
         if (sink->error == 0) writer_say(w, LOG_INFO, "log: %s works again", sink->kind->name);
         else {
-            writer_say(w, LOG_ERROR, "log: %s fails with %s, trying again in %u ms", sink->kind->name,
-                       errno_name(sink->error), sink->backoff_ms);
+            writer_say(w, LOG_ERROR, "log: %s fails with %s, trying again in %u ms",
+                       sink->kind->name, errno_name(sink->error), sink->backoff_ms);
         }
     }
 }
@@ -209,7 +212,8 @@ static bool writer_is_flushed(const writer *w) {
     return true;
 }
 
-// True when the thread is to end: everything from before the stop is written, or the deadline is over.
+// True when the thread is to end: everything from before the stop is written, or the deadline is
+// over.
 static bool writer_stop_check(writer *w, log_ring_state ring, u64 now_ns) {
     u64 deadline = __atomic_load_n(&the_log.stop_deadline_ns, __ATOMIC_ACQUIRE);
     if (deadline == 0) return false;
@@ -245,7 +249,8 @@ static void writer_wait(writer *w, int max_ms, u64 now_ns, bool *writable) {
         u64 left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
         timeout_ms = (int)MIN((left_ns + NS_PER_MS - 1) / NS_PER_MS, (u64)INT32_MAX);
     }
-    poll(fds, 1 + w->sinks->count, timeout_ms); // a failure is a wake-up: everything is looked at again
+    // A failure is a wake-up like any other: everything is looked at again.
+    poll(fds, 1 + w->sinks->count, timeout_ms);
     for (u32 i = 0; i < w->sinks->count; i++) writable[i] = fds[1 + i].revents != 0;
     if (fds[0].revents != 0) {
         u64 count;
@@ -262,12 +267,14 @@ static void writer_sleep(writer *w, log_ring_state ring, u32 taken, u64 now_ns, 
     }
     log_record record;
     __atomic_store_n(&the_log.sleeping, 1, __ATOMIC_SEQ_CST);
-    if (log_ring_peek(&the_log.ring, &record) == LOG_RING_EMPTY) writer_wait(w, -1, now_ns, writable);
+    if (log_ring_peek(&the_log.ring, &record) == LOG_RING_EMPTY) {
+        writer_wait(w, -1, now_ns, writable);
+    }
     __atomic_store_n(&the_log.sleeping, 0, __ATOMIC_SEQ_CST);
 }
 
-// The end of the thread: from here on lines go to stderr directly; those that were on their way into the
-// ring are still taken.
+// The end of the thread: from here on lines go to stderr directly; those that were on their way
+// into the ring are still taken.
 static void writer_finish(writer *w) {
     const bool writable[ARRAY_LEN(w->sinks->list)] = {false};
     u64 deadline = __atomic_load_n(&the_log.stop_deadline_ns, __ATOMIC_RELAXED);
@@ -411,7 +418,8 @@ void log_stop(u32 deadline_ms) {
         pthread_join(the_log.thread, NULL);
         pthread_cond_destroy(&the_log.done_cond);
     } else {
-        // Stuck in a system call on a dead disk. The thread and its memory are left to the process's end.
+        // Stuck in a system call on a dead disk. The thread and its memory are left to the
+        // process's end.
         pthread_detach(the_log.thread);
         __atomic_store_n(&the_log.state, STATE_STOPPED, __ATOMIC_RELEASE);
     }

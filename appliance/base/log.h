@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // log.h: asynchronous logging. Any thread puts a formatted text into a lock-free ring (8 MiB unless
-// configured); one writer thread takes lines out and gives them to the sinks: stderr, a rotated file,
-// syslog (RFC 5424). A caller never blocks and never waits for a sink: when the ring is full the line is
-// dropped and counted, and the writer says how many were lost when there is room again.
+// configured); one writer thread takes lines out and gives them to the sinks: stderr, a rotated
+// file, syslog (RFC 5424). A caller never blocks and never waits for a sink: when the ring is full
+// the line is dropped and counted, and the writer says how many were lost when there is room again.
 //
-// Before log_start (and in the short-lived subcommands) lines go to stderr directly; after log_stop too,
-// but then a line that stderr does not take at once is lost.
+// Before log_start (and in the short-lived subcommands) lines go to stderr directly; after log_stop
+// too, but then a line that stderr does not take at once is lost.
 #ifndef SLUICE_BASE_LOG_H
 #define SLUICE_BASE_LOG_H
 
@@ -24,21 +24,23 @@ typedef struct log_config {
     const char *hostname;    // for RFC 5424; NULL = gethostname
 } log_config;
 
-// Starts the writer thread. Returns 0 or -errno with the failing step in *step. Strings are copied. A
-// file is created and opened once to check it; syslog need not be reachable yet. May be called again after
-// log_stop, while no other thread logs.
+// Starts the writer thread. Returns 0 or -errno with the failing step in *step. Strings are copied.
+// A file is created and opened once to check it; syslog need not be reachable yet. May be called
+// again after log_stop, while no other thread logs.
 int log_start(const log_config *config, const char **step);
-// Applies a new configuration without losing lines (SIGHUP; also re-opens the file). ring_bytes stays.
-// On an error (named as above) the old configuration stays. Returns before the writer has taken over.
+// Applies a new configuration without losing lines (SIGHUP; also re-opens the file). ring_bytes
+// stays. On an error (named as above) the old configuration stays. Returns before the writer has
+// taken over.
 int log_reload(const log_config *config, const char **step);
-// Writes what is in the ring (waits at most deadline_ms for the sinks, 200 ms more for a system call that
-// is under way) and ends the thread. Lines that no sink took in time are counted as dropped.
+// Writes what is in the ring (waits at most deadline_ms for the sinks, 200 ms more for a system
+// call that is under way) and ends the thread. Lines that no sink took in time are counted as
+// dropped.
 void log_stop(u32 deadline_ms);
 
 // Cheap test before building arguments.
 bool log_enabled(log_level level);
-// One line, without newline. Control characters are escaped: a peer can not forge a line. Longer than
-// LIMIT_LOG_LINE_BYTES is cut and marked.
+// One line, without newline. Control characters are escaped: a peer can not forge a line. Longer
+// than LIMIT_LOG_LINE_BYTES is cut and marked.
 void log_write(log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...) log_write(LOG_WARN, __VA_ARGS__)
@@ -56,9 +58,9 @@ typedef struct log_stats {
 } log_stats;
 log_stats log_stats_get(void); // any thread
 
-// Following (sluice ctl log): the last lines are also kept in a small in-memory tail of 256 KiB owned by
-// the writer. Copies complete lines with number > *after, oldest first, newline separated, into out;
-// returns bytes, sets *after. Any thread.
+// Following (sluice ctl log): the last lines are also kept in a small in-memory tail of 256 KiB
+// owned by the writer. Copies complete lines with number > *after, oldest first, newline separated,
+// into out; returns bytes, sets *after. Any thread.
 size_t log_tail_read(u64 *after, char *out, size_t out_bytes);
 
 const char *log_level_name(log_level level);           // "error" ...

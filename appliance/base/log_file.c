@@ -2,11 +2,11 @@
 // log_file.c: the file sink of the log: append, rotate by size, survive a full or missing disk.
 //
 // The file never grows beyond its bound (a single line longer than the bound excepted): lines are
-// written in whole up to it, then file becomes file.1, file.1 becomes file.2, and the oldest goes. A line
-// that was written in part (disk full) is finished in the same file before anything else, so no line
-// is torn over two files. Any failure is returned to log_sink_flush, which counts it and backs off;
-// the lines stay pending. A failed rename holds the lines back too: on a small flash the bound matters
-// more than the newest lines, and the loss is counted and told.
+// written in whole up to it, then file becomes file.1, file.1 becomes file.2, and the oldest goes.
+// A line that was written in part (disk full) is finished in the same file before anything else, so
+// no line is torn over two files. Any failure is returned to log_sink_flush, which counts it and
+// backs off; the lines stay pending. A failed rename holds the lines back too: on a small flash the
+// bound matters more than the newest lines, and the loss is counted and told.
 #include "base/log_sinks.h"
 
 #include <errno.h>
@@ -81,7 +81,8 @@ static int file_rotate(log_sink *sink) {
 static u32 file_bytes_allowed(const log_sink *sink) {
     if (sink->mid_line) return log_pending_first_line(sink);
     if (sink->file_bytes_max == 0 || !sink->regular) return sink->pending_len;
-    u64 left = sink->file_bytes < sink->file_bytes_max ? sink->file_bytes_max - sink->file_bytes : 0;
+    u64 max = sink->file_bytes_max;
+    u64 left = sink->file_bytes < max ? max - sink->file_bytes : 0;
     u32 lines = log_pending_lines(sink, (u32)MIN(left, LOG_PENDING_BYTES));
     if (lines == 0 && sink->file_bytes == 0) return log_pending_first_line(sink);
     return lines;
@@ -93,7 +94,8 @@ static int file_write(log_sink *sink) {
         u32 bytes = file_bytes_allowed(sink);
         if (bytes == 0) {
             rc = file_rotate(sink);
-            // After a rotation that left bytes in place (another process appends to it) do not loop.
+            // After a rotation that left bytes in place (another process appends to it) do not
+            // loop.
             if (rc == 0 && sink->file_bytes > 0 && file_bytes_allowed(sink) == 0) rc = -EBUSY;
             continue;
         }
@@ -106,9 +108,11 @@ static int file_write(log_sink *sink) {
         sink->file_bytes += (u64)written;
         log_pending_consume(sink, (u32)written);
     }
-    // The next attempt opens anew: a descriptor on a file system that went away stays dead. A full disk
-    // and a slow FIFO leave it good, and closing would lose the place of a line written in part.
-    if (rc != 0 && rc != -EAGAIN && rc != -ENOSPC && rc != -EDQUOT && rc != -EFBIG) file_close(sink);
+    // The next attempt opens anew: a descriptor on a file system that went away stays dead. A full
+    // disk and a slow FIFO leave it good, and closing would lose the place of a line written in
+    // part.
+    bool keep = rc == 0 || rc == -EAGAIN || rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG;
+    if (!keep) file_close(sink);
     return rc;
 }
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // log_ring.c: multi-producer single-consumer byte ring of log records.
 //
-// A record is a 16-byte header and the text, rounded up to 16 bytes, never split at the ring's end: a
-// reservation that would cross the end also takes the rest of the lap, which becomes a padding record.
-// The header's first word is 0 until the record is committed; that is the commit mark. It works because
-// the consumer leaves only zeroes behind: memory is cleaned before it is released to producers.
+// A record is a 16-byte header and the text, rounded up to 16 bytes, never split at the ring's end:
+// a reservation that would cross the end also takes the rest of the lap, which becomes a padding
+// record. The header's first word is 0 until the record is committed; that is the commit mark. It
+// works because the consumer leaves only zeroes behind: memory is cleaned before it is released to
+// producers.
 //
-// Cleaning is done by blocks of 64 KiB, not by record, for one reason: a block can be given back to the
-// kernel (MADV_DONTNEED) in place of being overwritten, and comes back as zeroes. While the consumer keeps
-// up that is what happens, so that a ring of 8 MiB costs a gateway that logs a line a second two blocks
-// of memory, not eight megabytes. Behind a backlog the block is overwritten, which is cheaper for the
-// producers than page faults.
+// Cleaning is done by blocks of 64 KiB, not by record, for one reason: a block can be given back to
+// the kernel (MADV_DONTNEED) in place of being overwritten, and comes back as zeroes. While the
+// consumer keeps up that is what happens, so that a ring of 8 MiB costs a gateway that logs a line
+// a second two blocks of memory, not eight megabytes. Behind a backlog the block is overwritten,
+// which is cheaper for the producers than page faults.
 //
 // Invariants: released <= position <= tail <= released + bytes; all bytes of
 // [tail, released + bytes) are zero.
@@ -25,7 +26,8 @@
 #define BLOCK_BYTES_MAX (64u << 10)
 #define BLOCKS_MIN 8u // of a ring: at most an eighth of it waits to be cleaned
 
-// Header word: bit 63 committed, bit 62 padding, 24..55 record bytes, 16..23 level, 0..15 text length.
+// Header word: bit 63 committed, bit 62 padding, 24..55 record bytes, 16..23 level, 0..15 text
+// length.
 #define HEAD_COMMITTED (1ull << 63)
 #define HEAD_PADDING (1ull << 62)
 #define HEAD_BYTES_SHIFT 24
@@ -39,8 +41,8 @@ _Static_assert(sizeof(record_head) == RECORD_ALIGN, "a header fits wherever a re
 _Static_assert(LIMIT_LOG_LINE_BYTES <= UINT16_MAX, "length of a text in 16 bits");
 _Static_assert(LIMIT_LOG_RING_BYTES_MIN >= BLOCKS_MIN * (LIMIT_LOG_LINE_BYTES + RECORD_ALIGN),
                "the smallest ring holds some of the longest lines");
-_Static_assert(IS_POWER_OF_TWO(LIMIT_LOG_RING_BYTES_MIN) && IS_POWER_OF_TWO(LIMIT_LOG_RING_BYTES_MAX),
-               "ring sizes are masked");
+_Static_assert(IS_POWER_OF_TWO(LIMIT_LOG_RING_BYTES_MIN), "ring sizes are masked");
+_Static_assert(IS_POWER_OF_TWO(LIMIT_LOG_RING_BYTES_MAX), "ring sizes are masked");
 
 int log_ring_init(log_ring *ring, u64 bytes) {
     ASSERT(IS_POWER_OF_TWO(bytes));
@@ -82,7 +84,8 @@ bool log_ring_push(log_ring *ring, u32 level, u64 time_ns, const char *text, u32
         padding = lap_left < need ? lap_left : 0;
         // Acquire: the consumer's cleaning comes before what is written here.
         u64 released = __atomic_load_n(&ring->released, __ATOMIC_ACQUIRE);
-        // `tail` may be stale and then lie before released; the exchange fails and tells the new one.
+        // `tail` may be stale and then lie before released; the exchange fails and tells the new
+        // one.
         if (tail >= released && tail + padding + need - released > ring->bytes) return false;
     } while (!__atomic_compare_exchange_n(&ring->tail, &tail, tail + padding + need, true,
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// log_ring.h: the byte ring between those who log (any number of threads) and the log writer. Producers
-// reserve by one compare-and-swap, copy, and commit their own record; none ever waits for another. The
-// consumer stops at the first record that is reserved but not committed yet.
-// Private to base/log*.c and its tests.
+// log_ring.h: the byte ring between those who log (any number of threads) and the log writer.
+// Producers reserve by one compare-and-swap, copy, and commit their own record; none ever waits for
+// another. The consumer stops at the first record that is reserved but not committed yet. Private
+// to base/log*.c and its tests.
 #ifndef SLUICE_BASE_LOG_RING_H
 #define SLUICE_BASE_LOG_RING_H
 
@@ -35,8 +35,8 @@ int log_ring_init(log_ring *ring, u64 bytes);
 void log_ring_free(log_ring *ring);
 
 // Any thread. len at most LIMIT_LOG_LINE_BYTES. False when there is no room: nothing was written.
-// The commit is a sequentially consistent store, so that a flag of the consumer that says it is about
-// to sleep can be read after it (log.c).
+// The commit is a sequentially consistent store, so that a flag of the consumer that says it is
+// about to sleep can be read after it (log.c).
 bool log_ring_push(log_ring *ring, u32 level, u64 time_ns, const char *text, u32 len);
 
 // Consumer. BUSY: the next record is reserved, its producer has not finished copying.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // log_sinks.c: what all sinks share (pending bytes, losses, back-off), and the stderr sink.
 //
-// A pipe that nobody reads must not stop the writer. O_NONBLOCK on descriptor 2 itself would also change
-// it for every other process that has the pipe, so the sink opens a description of its own through
-// /proc/self/fd/2 and sets it there; a socket is written with MSG_DONTWAIT; where neither works it polls
-// first and writes at most LOG_PIPE_BYTES, which a pipe that polls writable takes without blocking.
+// A pipe that nobody reads must not stop the writer. O_NONBLOCK on descriptor 2 itself would also
+// change it for every other process that has the pipe, so the sink opens a description of its own
+// through /proc/self/fd/2 and sets it there; a socket is written with MSG_DONTWAIT; where neither
+// works it polls first and writes at most LOG_PIPE_BYTES, which a pipe that polls writable takes
+// without blocking.
 #include "base/log_sinks.h"
 
 #include <errno.h>
@@ -68,7 +69,8 @@ static bool sink_has_room(const log_sink *sink, u32 bytes_used_max) {
 static void sink_tell_lost(log_sink *sink) {
     if (sink->lost == 0 || !sink_has_room(sink, LOG_PENDING_BYTES / 2)) return;
     char text[64];
-    int len = snprintf(text, sizeof(text), "log: %llu lines dropped", (unsigned long long)sink->lost);
+    unsigned long long lost = sink->lost;
+    int len = snprintf(text, sizeof(text), "log: %llu lines dropped", lost);
     log_line line;
     log_line_make(&line, LOG_WARN, clock_real_ns(), text, (u32)len);
     sink->lost = 0;

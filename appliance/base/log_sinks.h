@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// log_sinks.h: where the log writer's lines go: stderr, a rotated file, syslog. Each sink has a bounded
-// buffer of pending lines, so that one that is stalled or failing holds up neither the others nor the
-// shutdown; what does not fit is lost for that sink, counted, and told there once it has room again.
-// A failing sink is tried again after a back-off that doubles from 1 s to 60 s.
-// Private to base/log*.c and its tests. All functions but log_sinks_create belong to the log writer.
+// log_sinks.h: where the log writer's lines go: stderr, a rotated file, syslog. Each sink has a
+// bounded buffer of pending lines, so that one that is stalled or failing holds up neither the
+// others nor the shutdown; what does not fit is lost for that sink, counted, and told there once it
+// has room again. A failing sink is tried again after a back-off that doubles from 1 s to 60 s.
+// Private to base/log*.c and its tests. All functions but log_sinks_create belong to the log
+// writer.
 #ifndef SLUICE_BASE_LOG_SINKS_H
 #define SLUICE_BASE_LOG_SINKS_H
 
@@ -11,12 +12,12 @@
 #include "base/log_text.h"
 
 #define LOG_PENDING_BYTES (128u << 10)
-#define LOG_PIPE_BYTES 4096u      // PIPE_BUF of Linux (pipe(7)): taken whole by a pipe that polls writable
+#define LOG_PIPE_BYTES 4096u   // PIPE_BUF (pipe(7)): a pipe that polls writable takes it whole
 #define LOG_BACKOFF_MIN_MS 1000u
 #define LOG_BACKOFF_MAX_MS 60000u
 #define LOG_STALL_PAUSE_MS 20u // a descriptor that polls writable but takes nothing
 #define LOG_ROTATED_MAX 1000u  // file_keep may not exceed it
-_Static_assert(LOG_LINE_OUT_BYTES < LOG_PENDING_BYTES / 8, "pending holds several of the longest lines");
+_Static_assert(LOG_LINE_OUT_BYTES < LOG_PENDING_BYTES / 8, "pending holds several long lines");
 
 typedef struct log_sink log_sink;
 
@@ -24,7 +25,8 @@ typedef struct log_sink_kind {
     const char *name;
     // Appends the line in the sink's own form to its pending bytes; there is room.
     void (*append)(log_sink *sink, const log_line *line);
-    // Writes pending lines. 0 = all written; -EAGAIN = wait until sink->fd is writable; else -errno.
+    // Writes pending lines. 0 = all written; -EAGAIN = wait until sink->fd is writable; else
+    // -errno.
     int (*write)(log_sink *sink);
     void (*close)(log_sink *sink);
 } log_sink_kind;
@@ -32,7 +34,7 @@ typedef struct log_sink_kind {
 struct log_sink {
     const log_sink_kind *kind;
     int fd;                    // -1 = to be opened by the next write
-    char *pending;             // LOG_PENDING_BYTES; whole lines, but the first may be written in part
+    char *pending;             // LOG_PENDING_BYTES; whole lines, the first perhaps written in part
     u32 pending_start, pending_len;
     bool mid_line;             // part of the first pending line is written
     bool stalled;              // the last write ended with -EAGAIN: poll fd for POLLOUT
@@ -64,8 +66,8 @@ typedef struct log_sink_counters { // single writer: the log writer
 
 extern const log_sink_kind log_sink_stderr, log_sink_file, log_sink_syslog;
 
-// Checks the configuration and makes its sinks; a file is opened once to see that it can be. Any thread.
-// Returns 0 or -errno with the failing step in *step.
+// Checks the configuration and makes its sinks; a file is opened once to see that it can be. Any
+// thread. Returns 0 or -errno with the failing step in *step.
 int log_sinks_create(const log_config *config, log_sinks **out, const char **step);
 void log_sinks_free(log_sinks *sinks);
 // Hands pending lines of the old sinks over to those of the same kind; frees the old ones.

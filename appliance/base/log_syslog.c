@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// log_syslog.c: the syslog sink: RFC 5424 messages, one datagram each (RFC 5426 over UDP), to a unix
-// socket or an IP address. Facility daemon, severity by level, no structured data.
+// log_syslog.c: the syslog sink: RFC 5424 messages, one datagram each (RFC 5426 over UDP), to a
+// unix socket or an IP address. Facility daemon, severity by level, no structured data.
 //
-// Pending lines are kept as finished messages with a newline between them, which is not sent. The socket
-// is made by the first write and again after a failure: a syslog daemon that restarts gives
+// Pending lines are kept as finished messages with a newline between them, which is not sent. The
+// socket is made by the first write and again after a failure: a syslog daemon that restarts gives
 // ECONNREFUSED or ENOENT once and takes what is pending after the back-off.
 #include "base/log_sinks.h"
 
@@ -105,8 +105,8 @@ int log_syslog_parse(log_sink *sink, const log_config *config) {
 static void syslog_append(log_sink *sink, const log_line *line) {
     char head[SYSLOG_HEAD_BYTES];
     int len = snprintf(head, sizeof(head), "<%u>1 %.*s %s sluice %d - - ",
-                       FACILITY_DAEMON * 8 + severities[line->level], (int)LOG_TIME_BYTES, line->data,
-                       sink->hostname, (int)getpid());
+                       FACILITY_DAEMON * 8 + severities[line->level], (int)LOG_TIME_BYTES,
+                       line->data, sink->hostname, (int)getpid());
     ASSERT(len > 0 && (size_t)len < sizeof(head));
     log_pending_append(sink, head, (u32)len);
     log_pending_append(sink, line->data + line->text_start, line->len - line->text_start);
@@ -139,7 +139,8 @@ static int syslog_write(log_sink *sink) {
     }
     while (sink->pending_len > 0) {
         u32 bytes = log_pending_first_line(sink);
-        ssize_t sent = send(sink->fd, log_pending_data(sink), bytes - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t sent =
+            send(sink->fd, log_pending_data(sink), bytes - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0 && errno == EAGAIN) return -EAGAIN;
         if (sent < 0 && errno != EMSGSIZE) {

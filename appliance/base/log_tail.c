@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // log_tail.c: a ring of finished lines, 256 KiB, shared by the log writer and those who follow.
 //
-// Guarded by a mutex that only helper threads take (the writer, the operations worker); who logs never
-// does. Held for one pass over at most 256 KiB. Lines are numbered from 1 since the process started.
-// Lines begin anywhere and may go round the end; a newline ends each, and there is none inside a line.
+// Guarded by a mutex that only helper threads take (the writer, the operations worker); who logs
+// never does. Held for one pass over at most 256 KiB. Lines are numbered from 1 since the process
+// started. Lines begin anywhere and may go round the end; a newline ends each, and there is none
+// inside a line.
 #include "base/log_tail.h"
 
 #include <pthread.h>

@@ -7,7 +7,7 @@
 #include "base/log_text.h"
 
 #define LOG_TAIL_BYTES (256u << 10)
-_Static_assert(LOG_LINE_OUT_BYTES < LOG_TAIL_BYTES / 4, "the tail holds several of the longest lines");
+_Static_assert(LOG_LINE_OUT_BYTES < LOG_TAIL_BYTES / 4, "the tail holds several long lines");
 
 // Log writer only.
 void log_tail_put(const log_line *line);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // log_text.c: the text of a log line.
 //
-// What a device sends (client ids, topics, user names) ends up in log lines. A newline in it would forge a
-// line, an escape sequence would drive the terminal of who reads it, a bidirectional control would
-// show other text than there is. Escaping is done by the log writer, not by who logs: it costs the
-// workers nothing.
+// What a device sends (client ids, topics, user names) ends up in log lines. A newline in it would
+// forge a line, an escape sequence would drive the terminal of who reads it, a bidirectional
+// control would show other text than there is. Escaping is done by the log writer, not by who logs:
+// it costs the workers nothing.
 #include "base/log_text.h"
 
 #include <stdio.h>
@@ -30,7 +30,8 @@ bool log_level_parse(const char *name, log_level *out) {
     return false;
 }
 
-// Length of the valid UTF-8 sequence at text (RFC 3629 section 4), 0 when it is none; its character.
+// Length of the valid UTF-8 sequence at text (RFC 3629 section 4), 0 when it is none; its
+// character.
 static u32 utf8_sequence(const u8 *text, u32 left, u32 *character) {
     u8 lead = text[0];
     u32 len = lead >= 0xc2 && lead <= 0xdf ? 2 : (lead & 0xf0) == 0xe0 ? 3 : 0;

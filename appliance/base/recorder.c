@@ -3,12 +3,13 @@
 //
 // A reader copies while the worker goes on writing. What keeps a torn record out:
 // - `written` is read with acquire before the copy, so records up to it are complete;
-// - it is read again after the copy; a record whose place may have been reached meanwhile is dropped;
-// - its own sequence number must match its place.
-// The writer's plain stores may become visible before its store of `written` on a weakly ordered
-// machine, as far ahead as its store buffer is deep (under 128 entries on every core we know, and a
-// record is five stores). So the oldest RECORDER_MARGIN records of the ring count as overwritten. This
-// costs the writer nothing, where a store barrier per record would cost it some 10 ns on small cores.
+// - it is read again after the copy; a record whose place may have been reached meanwhile is
+// dropped;
+// - its own sequence number must match its place. The writer's plain stores may become visible
+// before its store of `written` on a weakly ordered machine, as far ahead as its store buffer is
+// deep (under 128 entries on every core we know, and a record is five stores). So the oldest
+// RECORDER_MARGIN records of the ring count as overwritten. This costs the writer nothing, where a
+// store barrier per record would cost it some 10 ns on small cores.
 //
 // recorder_read uses no lock, no memory and no system call: the crash handler calls it.
 #include "base/recorder.h"
@@ -18,7 +19,7 @@
 
 #define RECORDER_MARGIN 64u
 #define RECORDER_READABLE (LIMIT_RECORDER_EVENTS - RECORDER_MARGIN)
-_Static_assert(RECORDER_MARGIN < LIMIT_RECORDER_EVENTS / 8, "the margin is a small part of the ring");
+_Static_assert(RECORDER_MARGIN < LIMIT_RECORDER_EVENTS / 8, "a small part of the ring");
 
 static size_t recorder_bytes(void) {
     return LIMIT_RECORDER_EVENTS * sizeof(recorder_record);

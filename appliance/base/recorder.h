@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorder.h: the flight recorder. Each worker writes small fixed records of what its engine did into a
-// ring that wraps; any thread may read it live, and the crash handler writes it out. The event names
-// are the same for every engine, so one can switch the engine and compare.
+// recorder.h: the flight recorder. Each worker writes small fixed records of what its engine did
+// into a ring that wraps; any thread may read it live, and the crash handler writes it out. The
+// event names are the same for every engine, so one can switch the engine and compare.
 //
-// One writer (the worker). Readers copy records and drop those overwritten meanwhile: a record carries
-// its sequence number in the ring position, checked before and after the copy.
+// One writer (the worker). Readers copy records and drop those overwritten meanwhile: a record
+// carries its sequence number in the ring position, checked before and after the copy.
 #ifndef SLUICE_BASE_RECORDER_H
 #define SLUICE_BASE_RECORDER_H
 
@@ -15,7 +15,7 @@ typedef enum recorder_event {
     REC_NONE = 0,
     REC_ACCEPT_ARM,   // listener armed; slot = listener's handle
     REC_ACCEPT,       // result = descriptor or -errno
-    REC_ADOPT,        // connection entered this worker; result = descriptor, flags = low half of its id
+    REC_ADOPT,        // connection entered this worker; result = descriptor, flags = low id half
     REC_RECV_ARM,     // flags: 1 = multishot
     REC_RECV,         // result = bytes, 0 end of stream, or -errno
     REC_RECV_STOP,    // back-pressure: reading paused
@@ -68,8 +68,9 @@ static inline void recorder_add(recorder *rec, recorder_event event, u32 slot, u
     __atomic_store_n(&rec->written, number, __ATOMIC_RELEASE);
 }
 
-// Copies up to max records with numbers > after, oldest first, into out; any thread. *next receives the
-// number to pass as `after` next time. *lost receives how many were overwritten before they were read.
+// Copies up to max records with numbers > after, oldest first, into out; any thread. *next receives
+// the number to pass as `after` next time. *lost receives how many were overwritten before they
+// were read.
 size_t recorder_read(const recorder *rec, u64 after, recorder_record *out, size_t max, u64 *next,
                      u64 *lost);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// siphash.c: SipHash-2-4 after the paper (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012)
-// and the process's secret key.
+// siphash.c: SipHash-2-4 after the paper (Aumasson, Bernstein: "SipHash: a fast short-input PRF",
+// 2012) and the process's secret key.
 //
 // Two rounds a message word, four at the end. The input may have any alignment and is read as
-// little-endian words, so the result is the same on every machine (worker_of_client relies on that only
-// within one process, tests on the published vectors).
+// little-endian words, so the result is the same on every machine (worker_of_client relies on that
+// only within one process, tests on the published vectors).
 #include "base/siphash.h"
 
 #include <endian.h>
@@ -65,10 +65,11 @@ u64 siphash24(const u8 key[16], const void *data, size_t bytes) {
 static u8 process_key[16];
 static pthread_once_t process_key_once = PTHREAD_ONCE_INIT;
 
-// Only reached where a sandbox refuses getrandom(2): the kernel has given every process 16 random bytes
-// at exec. They also seed the stack protector, so they are hashed with the clock, never used as they are.
+// Only reached where a sandbox refuses getrandom(2): the kernel has given every process 16 random
+// bytes at exec. They also seed the stack protector, so they are hashed with the clock, never used
+// as they are.
 static void process_key_from_auxv(void) {
-    const u8 *seed = (const u8 *)getauxval(AT_RANDOM); // NOLINT: the kernel's contract is an address
+    const u8 *seed = (const u8 *)getauxval(AT_RANDOM);
     ASSERT(seed != NULL); // part of the ABI since Linux 2.6.29
     u64 tweak[2] = {clock_real_ns(), 0};
     for (u64 half = 0; half < 2; half++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// siphash.h: SipHash-2-4 (Aumasson, Bernstein 2012), keyed: for hash tables whose keys a peer chooses
-// (addresses, client identifiers, topics) and for the owner worker of a client identifier.
+// siphash.h: SipHash-2-4 (Aumasson, Bernstein 2012), keyed: for hash tables whose keys a peer
+// chooses (addresses, client identifiers, topics) and for the owner worker of a client identifier.
 #ifndef SLUICE_BASE_SIPHASH_H
 #define SLUICE_BASE_SIPHASH_H
 

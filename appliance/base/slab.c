@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // slab.c: fixed-size objects in chunks that can be given back.
 //
-// A chunk is a power of two in size and aligned to it, so the chunk of an object is found by masking the
-// object's address. Each chunk has its own free list, threaded through the freed objects, and a mark up
-// to which its objects were ever used: pages beyond it have not been touched and cost nothing.
-// Allocation takes from one current chunk until that is full, then from the fullest other chunk, so that
-// the emptiest ones drain and can go (a broker that tripled its memory in a connection storm and never
-// gave it back is what this is for). Chunks are kept in classes by quarters of fullness; an object
-// freed changes its chunk's class only when a quarter's edge is crossed, so alloc and free are a few loads
-// and stores.
+// A chunk is a power of two in size and aligned to it, so the chunk of an object is found by
+// masking the object's address. Each chunk has its own free list, threaded through the freed
+// objects, and a mark up to which its objects were ever used: pages beyond it have not been touched
+// and cost nothing. Allocation takes from one current chunk until that is full, then from the
+// fullest other chunk, so that the emptiest ones drain and can go (a broker that tripled its memory
+// in a connection storm and never gave it back is what this is for). Chunks are kept in classes by
+// quarters of fullness; an object freed changes its chunk's class only when a quarter's edge is
+// crossed, so alloc and free are a few loads and stores.
 //
-// Invariants: current is in no class; a full chunk is in no class; every other chunk is in exactly one;
-// an empty chunk (class 0) has an empty free list and mark 0. mapped never exceeds budget.
+// Invariants: current is in no class; a full chunk is in no class; every other chunk is in exactly
+// one; an empty chunk (class 0) has an empty free list and mark 0. mapped never exceeds budget.
 //
-// Under the address sanitizer freed objects are poisoned and objects are set apart by a poisoned gap.
+// Under the address sanitizer freed objects are poisoned and objects are set apart by a poisoned
+// gap.
 #include "base/slab.h"
 
 #include <stdlib.h>
@@ -51,7 +52,8 @@
 #define CHUNK_OBJECTS_WANTED 32u      // larger chunks for larger objects, until CHUNK_BYTES_MAX
 #define SLAB_CALM_NS NS_PER_S         // no chunk is unmapped sooner after the last growth
 
-// Class 0 holds the empty chunks; 1..4 those filled up to a quarter, a half, three quarters, and above.
+// Class 0 holds the empty chunks; 1..4 those filled up to a quarter, a half, three quarters, and
+// above.
 enum { CLASS_EMPTY, CLASS_FULLEST = 4, CLASSES, CLASS_NONE = CLASSES };
 #define DOWN_NEVER UINT32_MAX
 
@@ -92,7 +94,8 @@ static u32 chunk_bytes_choose(u32 stride, u64 budget) {
     u64 bytes = CHUNK_BYTES_USUAL;
     while (bytes < wanted && bytes < CHUNK_BYTES_MAX) bytes *= 2;
     // A budget below the usual chunk still serves as many objects as it can hold.
-    while (bytes > budget && bytes > CHUNK_BYTES_MIN && bytes / 2 >= sizeof(chunk) + stride) bytes /= 2;
+    u64 least = MAX(CHUNK_BYTES_MIN, sizeof(chunk) + stride);
+    while (bytes > budget && bytes / 2 >= least) bytes /= 2;
     return (u32)bytes;
 }
 
@@ -146,8 +149,8 @@ static void chunk_reset(slab *s, chunk *c) {
     slab_poison(c + 1, s->chunk_bytes - sizeof(*c));
 }
 
-// Maps chunk_bytes aligned to chunk_bytes. Guess: right behind the newest chunk, which is aligned and
-// mostly free, so that growing costs one system call; else map twice the size and cut.
+// Maps chunk_bytes aligned to chunk_bytes. Guess: right behind the newest chunk, which is aligned
+// and mostly free, so that growing costs one system call; else map twice the size and cut.
 static void *chunk_map(const slab *s) {
     size_t bytes = s->chunk_bytes;
     u64 hint = s->all == NULL ? 0 : (u64)(uintptr_t)s->all + bytes;

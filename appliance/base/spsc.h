@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// spsc.h: a bounded single-producer single-consumer ring of fixed messages: the only way workers talk
-// to each other. Producer and consumer index live in separate cache lines, each with a cached copy of
-// the other's, so that an uncontended push or pop touches one shared line per wrap, not per message.
+// spsc.h: a bounded single-producer single-consumer ring of fixed messages: the only way workers
+// talk to each other. Producer and consumer index live in separate cache lines, each with a cached
+// copy of the other's, so that an uncontended push or pop touches one shared line per wrap, not per
+// message.
 //
 // The ring carries no wake-up: the producer rings the consumer's doorbell once per batch
 // (worker_post_flush), and only when the consumer said it was about to sleep.

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // timer.c: hashed hierarchical timer wheel (Varghese and Lauck 1987, scheme 7).
 //
-// Time is cut into ticks; a timer's tick is its due time rounded up, so it never fires early. A timer
-// lives on the lowest level whose slots tell its tick from the wheel's present tick: level 0 when the two
-// differ only in the lowest 6 bits, level 1 when in the lowest 12, and so on; level 3 takes the rest and
-// goes round (a timer beyond its 63 slots is parked in the farthest and placed again when that comes up).
-// Hence everything on a level is due before anything on the next one, and the next slot to look at is
-// the first set bit of the lowest level in use. A jump of hours visits occupied slots only.
+// Time is cut into ticks; a timer's tick is its due time rounded up, so it never fires early. A
+// timer lives on the lowest level whose slots tell its tick from the wheel's present tick: level 0
+// when the two differ only in the lowest 6 bits, level 1 when in the lowest 12, and so on; level 3
+// takes the rest and goes round (a timer beyond its 63 slots is parked in the farthest and placed
+// again when that comes up). Hence everything on a level is due before anything on the next one,
+// and the next slot to look at is the first set bit of the lowest level in use. A jump of hours
+// visits occupied slots only.
 //
-// timer_run first moves all due timers into one list, in order of their ticks, and then fires from its
-// head. A callback may therefore cancel or move any timer, in that list too. What a callback arms in the
-// past goes to the ready list of the next run: a callback that re-arms itself can not hold up the loop.
+// timer_run first moves all due timers into one list, in order of their ticks, and then fires from
+// its head. A callback may therefore cancel or move any timer, in that list too. What a callback
+// arms in the past goes to the ready list of the next run: a callback that re-arms itself can not
+// hold up the loop.
 //
-// Invariants: every timer in slots has a tick > wheel->tick; a slot's bit is set exactly while its list
-// is not empty; a node is in at most one list, and node->next is NULL while it is in none.
+// Invariants: every timer in slots has a tick > wheel->tick; a slot's bit is set exactly while its
+// list is not empty; a node is in at most one list, and node->next is NULL while it is in none.
 #include "base/timer.h"
 
 #include <stdlib.h>
@@ -100,7 +102,8 @@ static void node_unlink(timer_wheel *wheel, timer_node *node) {
     next->prev = prev;
     node->next = node->prev = NULL;
     if (prev != next) return;
-    // The list may have fallen empty: then prev is its head. Only heads of slots have a bit to clear.
+    // The list may have fallen empty: then prev is its head. Only heads of slots have a bit to
+    // clear.
     const timer_node *first = &wheel->slots[0][0];
     uintptr_t offset = (uintptr_t)prev - (uintptr_t)first;
     if (offset >= sizeof(wheel->slots)) return;
@@ -134,8 +137,8 @@ static bool wheel_first_slot(const timer_wheel *wheel, wheel_slot *first) {
         u32 shift = level * LEVEL_BITS;
         u64 unit = wheel->tick >> shift;
         u32 position = (u32)(unit & SLOT_MASK);
-        // Rotate so that bit 0 is the slot behind the present one. Below the top level no occupied slot
-        // lies at or before the present one, so the same search serves all.
+        // Rotate so that bit 0 is the slot behind the present one. Below the top level no occupied
+        // slot lies at or before the present one, so the same search serves all.
         u32 turn = (position + 1) & SLOT_MASK;
         u64 turned = turn == 0 ? bits : bits >> turn | bits << (LEVEL_SLOTS - turn);
         u32 ahead = (u32)__builtin_ctzll(turned) + 1;

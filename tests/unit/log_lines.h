@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// log_lines.h: what the tests of the log share: reading files back, checking a line's form, a stderr that
-// is a pipe (read, or full and never read).
+// log_lines.h: what the tests of the log share: reading files back, checking a line's form, a
+// stderr that is a pipe (read, or full and never read).
 #ifndef SLUICE_TESTS_LOG_LINES_H
 #define SLUICE_TESTS_LOG_LINES_H
 
@@ -67,8 +67,8 @@ static inline bool line_is_wellformed(const char *line, size_t len) {
 }
 
 // Calls back for each line; returns how many are not well formed.
-static inline u64 lines_each(const char *text, void (*each)(const char *line, size_t len, void *context),
-                             void *context) {
+typedef void (*line_look)(const char *line, size_t len, void *context);
+static inline u64 lines_each(const char *text, line_look each, void *context) {
     u64 malformed = 0;
     while (*text != '\0') {
         const char *newline = strchr(text, '\n');
@@ -101,7 +101,8 @@ static inline void stderr_to_pipe(void) {
     int ends[2];
     fflush(stderr);
     stderr_pipe.saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (stderr_pipe.saved < 0 || pipe2(ends, O_CLOEXEC) != 0 || dup2(ends[1], STDERR_FILENO) < 0) abort();
+    if (stderr_pipe.saved < 0 || pipe2(ends, O_CLOEXEC) != 0) abort();
+    if (dup2(ends[1], STDERR_FILENO) < 0) abort();
     close(ends[1]);
     stderr_pipe.reader = ends[0];
     stderr_pipe.active = true;

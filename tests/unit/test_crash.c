@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_crash.c: children that die in each way; what they leave on stderr and in the file, and how they
-// end for who waits for them.
+// test_crash.c: children that die in each way; what they leave on stderr and in the file, and how
+// they end for who waits for them.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -52,8 +52,7 @@ static void run_child(void (*die)(void), int err_fd) {
     snprintf(result.dir, sizeof(result.dir), "crash-test-XXXXXX");
     assert_non_null(mkdtemp(result.dir));
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    struct timespec before, after;
-    clock_gettime(CLOCK_MONOTONIC, &before);
+    u64 before_ns = clock_mono_ns();
     fflush(NULL);
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -63,7 +62,8 @@ static void run_child(void (*die)(void), int err_fd) {
         setrlimit(RLIMIT_CORE, &no_core);
         dup2(err_fd >= 0 ? err_fd : ends[1], STDERR_FILENO);
         now_ns = clock_mono_ns();
-        if (recorder_init(&recs[0], &now_ns) != 0 || recorder_init(&recs[1], &now_ns) != 0) _exit(90);
+        if (recorder_init(&recs[0], &now_ns) != 0) _exit(90);
+        if (recorder_init(&recs[1], &now_ns) != 0) _exit(90);
         for (u32 i = 0; i < 200; i++) recorder_add(&recs[0], REC_RECV, i, 1, (i32)i, 1);
         recorder_add(&recs[1], REC_CLOSE, UINT32_MAX, 0, -104, 0);
         if (crash_start(result.dir, "9.9-test") != 0) _exit(91);
@@ -81,8 +81,7 @@ static void run_child(void (*die)(void), int err_fd) {
     result.err[used] = '\0';
     close(ends[0]);
     assert_int_equal(waitpid(pid, &result.status, 0), pid);
-    clock_gettime(CLOCK_MONOTONIC, &after);
-    result.ns = (u64)(after.tv_sec - before.tv_sec) * NS_PER_S + (u64)after.tv_nsec - (u64)before.tv_nsec;
+    result.ns = clock_mono_ns() - before_ns;
     snprintf(path, sizeof(path), "%s/crash-%d.txt", result.dir, (int)pid);
     free(result.file);
     result.file = file_read(path);
@@ -305,7 +304,8 @@ static void test_old_files_are_pruned(void **state) {
     for (int i = 1; i <= 20; i++) {
         snprintf(path, sizeof(path), "%s/crash-%d.txt", dir, 1000 + i);
         int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-        const struct timespec times[2] = {{.tv_sec = 100 + i * 7 % 20}, {.tv_sec = 100 + i * 7 % 20}};
+        const struct timespec time = {.tv_sec = 100 + i * 7 % 20};
+        const struct timespec times[2] = {time, time};
         assert_int_equal(futimens(fd, times), 0);
         close(fd);
     }

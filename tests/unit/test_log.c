@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_log.c: the text of a line, the ring's corners, and each sink: what arrives, what happens when it
-// fails or stalls, and that nothing is lost without being counted.
+// test_log.c: the text of a line, the ring's corners, and each sink: what arrives, what happens
+// when it fails or stalls, and that nothing is lost without being counted.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -53,7 +53,8 @@ static void test_escaping(void **state) {
     ESCAPED("plain text ~ \\ \"%s\"", "plain text ~ \\ \"%s\"");
     ESCAPED("a\nb\rc\td", "a\\nb\\rc\\td");
     ESCAPED("\x1b[31mred\x7f\x01\0", "\\x1b[31mred\\x7f\\x01\\x00");
-    ESCAPED("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x9a\xb0", "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x9a\xb0");
+    ESCAPED("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x9a\xb0",
+            "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x9a\xb0");
     ESCAPED("\xc0\xaf", "\\xc0\\xaf");                 // overlong
     ESCAPED("\xe0\x80\xaf", "\\xe0\\x80\\xaf");        // overlong
     ESCAPED("\xf0\x80\x80\xaf", "\\xf0\\x80\\x80\\xaf"); // overlong
@@ -99,7 +100,8 @@ static void test_long_lines_are_cut(void **state) {
     text[sizeof(text) - 1] = '\0';
     assert_int_equal(format(out, "%.*s", (int)LIMIT_LOG_LINE_BYTES, text), LIMIT_LOG_LINE_BYTES);
     assert_int_equal(out[LIMIT_LOG_LINE_BYTES - 1], 'x');
-    assert_int_equal(format(out, "%.*s", (int)LIMIT_LOG_LINE_BYTES + 1, text), LIMIT_LOG_LINE_BYTES);
+    u32 cut = format(out, "%.*s", (int)LIMIT_LOG_LINE_BYTES + 1, text);
+    assert_int_equal(cut, LIMIT_LOG_LINE_BYTES);
     assert_memory_equal(out + LIMIT_LOG_LINE_BYTES - 7, "x [cut]", 7);
     // A three-byte character across the cut goes as a whole, wherever it lies.
     for (size_t shift = 0; shift < 3; shift++) {
@@ -143,7 +145,8 @@ static void test_ring_full_and_wrapped(void **state) {
             memset(text, (int)(u8)pushed, len);
             if (!log_ring_push(&ring, pushed % LOG_LEVELS, pushed, text, len)) break;
         }
-        assert_true(log_ring_used(&ring) + 2 * (LIMIT_LOG_LINE_BYTES + 16) > LIMIT_LOG_RING_BYTES_MIN);
+        u64 used = log_ring_used(&ring);
+        assert_true(used + 2 * (LIMIT_LOG_LINE_BYTES + 16) > LIMIT_LOG_RING_BYTES_MIN);
         u64 keep = round * 5 % 90; // the read position drifts over the lap
         while (popped + keep < pushed && log_ring_peek(&ring, &record) == LOG_RING_RECORD) {
             assert_int_equal(record.len, popped * 37 % (LIMIT_LOG_LINE_BYTES + 1));
@@ -161,7 +164,8 @@ static void test_ring_full_and_wrapped(void **state) {
     log_ring_free(&ring);
 }
 
-// A producer that lost the processor between reserving and committing holds up nobody but the reader.
+// A producer that lost the processor between reserving and committing holds up nobody but the
+// reader.
 static void test_ring_uncommitted_record(void **state) {
     (void)state;
     log_ring ring;
@@ -238,8 +242,8 @@ static u64 call_ns(u32 rounds, u32 lines) {
     return best;
 }
 
-// stderr a pipe that nobody reads: callers are not slowed down, other sinks get everything, the loss is
-// counted, the stop keeps its deadline; a late reader is told how many lines it missed.
+// stderr a pipe that nobody reads: callers are not slowed down, other sinks get everything, the
+// loss is counted, the stop keeps its deadline; a late reader is told how many lines it missed.
 static void test_stalled_stderr(void **state) {
     (void)state;
     enum { LINES = 20000 };
@@ -251,12 +255,14 @@ static void test_stalled_stderr(void **state) {
     stderr_to_pipe();
     int flags = fcntl(STDERR_FILENO, F_GETFL);
     stderr_fill();
-    start((log_config){.level = LOG_INFO, .to_stderr = true, .file = log_path, .ring_bytes = 8u << 20});
+    start((log_config){
+        .level = LOG_INFO, .to_stderr = true, .file = log_path, .ring_bytes = 8u << 20});
     u64 stalled_ns = call_ns(20, LINES / 20);
     print_message("# a call: %llu ns, with a stalled stderr %llu ns\n", (unsigned long long)free_ns,
                   (unsigned long long)stalled_ns);
     assert_true(stalled_ns < 4 * free_ns + 2000);
-    assert_int_equal(fcntl(STDERR_FILENO, F_GETFL), flags); // shared with other processes: untouched
+    // Shared with other processes: untouched.
+    assert_int_equal(fcntl(STDERR_FILENO, F_GETFL), flags);
     assert_true(file_gets(log_path, "line 19999 of"));
     log_stats stats = log_stats_get();
     assert_int_equal(stats.lines - before.lines, LINES);
@@ -334,13 +340,15 @@ static void test_rotation(void **state) {
     (void)state;
     enum { LINES = 1000 };
     char path[128];
-    start((log_config){.level = LOG_INFO, .file = log_path, .file_bytes_max = 10000, .file_keep = 3});
+    start((log_config){
+        .level = LOG_INFO, .file = log_path, .file_bytes_max = 10000, .file_keep = 3});
     for (u32 i = 0; i < LINES; i++) {
         log_info("line %05u %s", i, "with something behind it to fill the file");
         if (i % 100 == 0) sleep_ms(3);
     }
     log_stop(5000);
-    u32 next = LINES, files = 0; // the newest file ends with the last line; each continues the one before
+    // The newest file ends with the last line; each continues the one before.
+    u32 next = LINES, files = 0;
     for (u32 f = 0; f <= 4; f++) {
         if (f == 0) snprintf(path, sizeof(path), "%s", log_path);
         else snprintf(path, sizeof(path), "%s.%u", log_path, f);
@@ -360,7 +368,8 @@ static void test_rotation(void **state) {
     paths_clean();
 
     // Without kept files the old one goes.
-    start((log_config){.level = LOG_INFO, .file = log_path, .file_bytes_max = 1000, .file_keep = 0});
+    start((log_config){
+        .level = LOG_INFO, .file = log_path, .file_bytes_max = 1000, .file_keep = 0});
     for (u32 i = 0; i < 100; i++) log_info("line %05u", i);
     log_stop(5000);
     assert_true(file_size(log_path) > 0 && file_size(log_path) <= 1000);
@@ -375,7 +384,8 @@ static void test_rotation_that_fails(void **state) {
     u64 errors = log_stats_get().sink_errors;
     snprintf(path, sizeof(path), "%s.1", log_path); // a directory in the way
     assert_int_equal(mkdir(path, 0700), 0);
-    start((log_config){.level = LOG_INFO, .file = log_path, .file_bytes_max = 1000, .file_keep = 1});
+    start((log_config){
+        .level = LOG_INFO, .file = log_path, .file_bytes_max = 1000, .file_keep = 1});
     for (u32 i = 0; i < 100; i++) log_info("line %05u", i);
     sleep_ms(100);
     assert_true(file_size(log_path) <= 1000);
@@ -421,7 +431,7 @@ static void test_directory_away(void **state) {
     assert_true(file_gets(file, "a first line"));
     // The rotation finds nothing to rename, and can not open the new file.
     assert_int_equal(rename(nested, away), 0);
-    for (u32 i = 0; i < 3; i++) log_info("while it was away %u, and some more to make it long enough", i);
+    for (u32 i = 0; i < 3; i++) log_info("while it was away %u, and some more to fill the file", i);
     sleep_ms(100);
     assert_int_equal(rename(away, nested), 0);
     assert_true(file_gets(file, "log: file works again")); // after the back-off, by itself
@@ -450,7 +460,8 @@ static void test_reload(void **state) {
     assert_int_equal(rename(log_path, moved), 0);
     log_info("two");
     assert_true(file_gets(moved, "INFO two"));
-    log_config config = {.level = LOG_DEBUG, .file = log_path, .ring_bytes = LIMIT_LOG_RING_BYTES_MIN};
+    log_config config = {
+        .level = LOG_DEBUG, .file = log_path, .ring_bytes = LIMIT_LOG_RING_BYTES_MIN};
     assert_int_equal(log_reload(&config, &step), 0);
     assert_true(log_enabled(LOG_DEBUG));
     for (u32 i = 0; i < 500 && file_has(log_path, "three") == false; i++) {
@@ -499,10 +510,11 @@ static void test_configuration_errors(void **state) {
     assert_int_equal(log_start(&config, &step), -ENOENT);
     assert_string_equal(step, "log file");
     config.file = NULL;
-    static const char *const wrong[] = {"tcp:127.0.0.1:514", "udp:localhost:514", "udp:127.0.0.1",
-                                        "udp:127.0.0.1:0", "udp:127.0.0.1:65536", "udp:127.0.0.1:5x",
-                                        "udp:127.0.0.1:", "udp::514", "unix:", "/dev/log", "udp:[::1:514",
-                                        "udp:127.0.0.1:+5"};
+    static const char *const wrong[] = {
+        "tcp:127.0.0.1:514", "udp:localhost:514",   "udp:127.0.0.1",    "udp:127.0.0.1:0",
+        "udp:127.0.0.1:",    "udp:127.0.0.1:65536", "udp:127.0.0.1:5x", "udp:127.0.0.1:+5",
+        "udp::514",          "udp:[::1:514",        "unix:",            "/dev/log",
+    };
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         config.syslog = wrong[i];
         assert_int_equal(log_start(&config, &step), -EINVAL);
@@ -624,7 +636,9 @@ static void test_tail(void **state) {
     log_info("first");
     log_info("second");
     size_t n = 0;
-    for (u32 i = 0; i < 1000 && n < 60; i++, sleep_ms(2)) n += log_tail_read(&after, out + n, sizeof(out) - n);
+    for (u32 i = 0; i < 1000 && n < 60; i++, sleep_ms(2)) {
+        n += log_tail_read(&after, out + n, sizeof(out) - n);
+    }
     out[n] = '\0';
     assert_int_equal(after, skipped + 2);
     assert_non_null(strstr(out, "INFO first\n"));

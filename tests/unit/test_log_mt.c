@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_log_mt.c: many threads log at once, followers read, the configuration is reloaded: each line is
-// either in the file, whole and in its thread's order, or counted as dropped.
+// test_log_mt.c: many threads log at once, followers read, the configuration is reloaded: each line
+// is either in the file, whole and in its thread's order, or counted as dropped.
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -29,10 +29,11 @@ typedef struct ring_producer {
 
 static void *ring_push_all(void *argument) {
     ring_producer *p = argument;
-    char text[128];
+    char text[128], fill[90 + 1] = {0};
+    memset(fill, '#', 90);
     for (u32 i = 0; i < LINES;) {
-        u32 len = (u32)snprintf(text, sizeof(text), "%u %u %.*s", p->id, i, (int)(i * 7 % 90),
-                                "##########################################################################################");
+        int fill_len = (int)(i * 7 % 90);
+        u32 len = (u32)snprintf(text, sizeof(text), "%u %u %.*s", p->id, i, fill_len, fill);
         if (log_ring_push(p->ring, p->id % LOG_LEVELS, i, text, len)) i++;
         else {
             p->refused++;
@@ -66,7 +67,8 @@ static void test_ring(void **state) {
         text[record.len] = '\0';
         int got = sscanf(text, "%u %u", &id, &number);
         if (got != 2 || id >= PRODUCERS || number != next[id] || record.time_ns != number ||
-            record.level != id % LOG_LEVELS || strspn(strrchr(text, ' ') + 1, "#") != number * 7 % 90) {
+            record.level != id % LOG_LEVELS ||
+            strspn(strrchr(text, ' ') + 1, "#") != number * 7 % 90) {
             wrong++;
         } else {
             next[id]++;
@@ -196,7 +198,8 @@ static void test_no_wake_up_is_lost(void **state) {
 static int setup(void **state) {
     (void)state;
     const char *base = getenv("TMPDIR");
-    snprintf(log_path, sizeof(log_path), "%s/log-mt-XXXXXX", base == NULL || strlen(base) > 40 ? "/tmp" : base);
+    if (base == NULL || strlen(base) > 40) base = "/tmp";
+    snprintf(log_path, sizeof(log_path), "%s/log-mt-XXXXXX", base);
     int fd = mkstemp(log_path);
     if (fd < 0) return -1;
     close(fd);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_recorder_mt.c: a reader follows a recorder that is written as fast as the writer can: every record
-// that is handed out is whole, in order, and read + lost adds up to written.
+// test_recorder_mt.c: a reader follows a recorder that is written as fast as the writer can: every
+// record that is handed out is whole, in order, and read + lost adds up to written.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_siphash.c: SipHash-2-4 against the published vectors (key 00..0f, input 00, 01, ...: the paper's
-// appendix A for 15 bytes, the authors' table for the others).
+// test_siphash.c: SipHash-2-4 against the published vectors (key 00..0f, input 00, 01, ...: the
+// paper's appendix A for 15 bytes, the authors' table for the others).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

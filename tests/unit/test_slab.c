@@ -22,7 +22,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-#define CALM_NS (NS_PER_S + 50 * NS_PER_MS) // a little beyond the time without growth that the slab asks for
+#define CALM_NS (NS_PER_S + 50 * NS_PER_MS) // a little beyond what the slab asks for
 
 static void sleep_ns(u64 ns) {
     struct timespec t = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
@@ -89,7 +89,8 @@ static void test_objects_keep_their_bytes(void **state) {
     random_life(SLAB_OBJECT_BYTES_MAX, 50, 3000);
 }
 
-// Allocates until refused; the budget is a bound on mapped bytes and is used as far as whole chunks go.
+// Allocates until refused; the budget is a bound on mapped bytes and is used as far as whole chunks
+// go.
 static void budget_fill(size_t object_bytes, u64 budget) {
     slab *s = slab_create("budget", object_bytes, budget);
     assert_non_null(s);

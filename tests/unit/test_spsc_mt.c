@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_spsc_mt.c: the worker ring between two threads: nothing lost, doubled, reordered or seen half
-// written; and the doorbell protocol of the workers (sleeping flag) never loses a wake-up.
+// test_spsc_mt.c: the worker ring between two threads: nothing lost, doubled, reordered or seen
+// half written; and the doorbell protocol of the workers (sleeping flag) never loses a wake-up.
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

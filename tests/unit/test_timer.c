@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test_timer.c: the timer wheel against a plain table of due times, under random operations with jumps
-// from milliseconds to weeks, and the cases that have their own rule.
+// test_timer.c: the timer wheel against a plain table of due times, under random operations with
+// jumps from milliseconds to weeks, and the cases that have their own rule.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static u64 random_due(model *m) {
     u64 span = 1ull << random_below(&m->seed, 53);
     u64 ahead = random_next(&m->seed) % span;
     if (random_below(&m->seed, 8) == 0) return m->now_ns - MIN(m->now_ns, ahead);
-    if (random_below(&m->seed, 8) == 0) return m->now_ns / TIMER_TICK_NS * TIMER_TICK_NS + TIMER_TICK_NS;
+    if (random_below(&m->seed, 8) == 0) return (m->now_ns / TIMER_TICK_NS + 1) * TIMER_TICK_NS;
     return m->now_ns + ahead;
 }
 
@@ -80,7 +80,8 @@ static void model_check(model *m, bool after_run) {
         assert_int_equal(t->armed, timer_is_armed(&t->node));
         if (!t->armed) continue;
         earliest = MIN(earliest, t->due_ns);
-        // Not fired although a whole tick late: only what was armed in the past by a callback may wait.
+        // Not fired although a whole tick late: only what was armed in the past by a callback may
+        // wait.
         if (after_run && !t->ready) assert_true(t->due_ns + TIMER_TICK_NS > m->now_ns);
     }
     if (earliest == UINT64_MAX) {
@@ -147,12 +148,15 @@ static timer_wheel *wheel_new(u64 now_ns) {
     return wheel;
 }
 
-// Running at the times that timer_next_ns names fires each timer in its own tick, with few wake-ups.
+// Running at the times that timer_next_ns names fires each timer in its own tick, with few
+// wake-ups.
 static void test_next_leads_to_the_due_time(void **state) {
     (void)state;
-    static const u64 delays[] = {1, NS_PER_MS, TIMER_TICK_NS, 17 * NS_PER_MS, NS_PER_S, 16 * NS_PER_S,
-                                 60 * NS_PER_S, 1023 * TIMER_TICK_NS, HOUR_NS, 18 * HOUR_NS, 2 * DAY_NS,
-                                 3 * DAY_NS, 4 * DAY_NS, 30 * DAY_NS, 400 * DAY_NS};
+    static const u64 delays[] = {
+        1,           NS_PER_MS,     TIMER_TICK_NS, 17 * NS_PER_MS, NS_PER_S,
+        16 * NS_PER_S, 60 * NS_PER_S, 1023 * TIMER_TICK_NS, HOUR_NS, 18 * HOUR_NS,
+        2 * DAY_NS,  3 * DAY_NS,    4 * DAY_NS,    30 * DAY_NS,    400 * DAY_NS,
+    };
     for (size_t i = 0; i < ARRAY_LEN(delays); i++) {
         u64 now = 987654321987654321ull;
         timer_wheel *wheel = wheel_new(now);
