@@ -130,6 +130,9 @@ struct gateway {
     char reload_result[1024];      // of the last reload, "" = applied; guarded by reload_generation's increment
     listener_shared *listeners[LIMIT_LISTENERS_MAX + 2]; // open ones, admin and ctl included
     u32 listener_count;            // atomic
+    // Atomic: open device connections of all workers, at most conns_max of a worker (each has slots for
+    // all). A line of its own: it changes with every connection.
+    _Alignas(CACHE_LINE) u32 conns;
 };
 
 // Posts a message to another worker's ring (owner thread). Kept in order; when the ring is full the

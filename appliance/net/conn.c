@@ -156,7 +156,9 @@ static close_reason admission(const listener *l, const struct sockaddr_storage *
     const listener_config *conf = &l->conf;
     u32 open_now = __atomic_load_n(&l->shared->conns, __ATOMIC_RELAXED); // this one included
     if (conf->max_conns > 0 && open_now > conf->max_conns) return CLOSE_CONN_LIMIT;
-    if (l->owner->conn_free_count == 0) return CLOSE_CONN_LIMIT;
+    const worker *w = l->owner;
+    if (!w->is_ops && __atomic_load_n(&w->gw->conns, __ATOMIC_RELAXED) > w->conns_max) return CLOSE_CONN_LIMIT;
+    if (w->conn_free_count == 0) return CLOSE_CONN_LIMIT;
     if (conf->max_conns_per_address == 0 || peer == NULL) return CLOSE_NONE;
     conn who = {0};
     peer_set(&who, peer);

@@ -108,6 +108,11 @@ static void accept_failed(listener *l, int error) {
 
 // --- accepting ---
 
+void listener_uncount(worker *w, listener_shared *shared) {
+    __atomic_fetch_sub(&shared->conns, 1, __ATOMIC_RELAXED);
+    if (!w->is_ops) __atomic_fetch_sub(&w->gw->conns, 1, __ATOMIC_RELAXED);
+}
+
 static void on_accept(io_handle *h, int result, const struct sockaddr_storage *peer) {
     listener *l = CONTAINER_OF(h, listener, io);
     worker *w = l->owner;
@@ -116,8 +121,9 @@ static void on_accept(io_handle *h, int result, const struct sockaddr_storage *p
         return;
     }
     __atomic_fetch_add(&l->shared->conns, 1, __ATOMIC_RELAXED);
+    if (!w->is_ops) __atomic_fetch_add(&w->gw->conns, 1, __ATOMIC_RELAXED);
     conn *c = conn_open(w, l, result, peer);
-    if (c == NULL) __atomic_fetch_sub(&l->shared->conns, 1, __ATOMIC_RELAXED);
+    if (c == NULL) listener_uncount(w, l->shared);
     throttle(l);
     if (UNLIKELY(w->reserve_fd < 0)) w->reserve_fd = reserve_open();
 }
@@ -192,7 +198,7 @@ void listener_sweep(worker *w) {
 
 void listener_conn_gone(listener *l, bool ended) {
     l->conns--;
-    if (ended) __atomic_fetch_sub(&l->shared->conns, 1, __ATOMIC_RELAXED);
+    if (ended) listener_uncount(l->owner, l->shared);
 }
 
 listener *listener_find(worker *w, const listener_shared *shared) {

@@ -55,6 +55,8 @@ void listener_configure(listener *l, const listener_config *conf);
 void listener_remove(listener *l);
 // A connection of it left this worker; ended: not by moving to another one.
 void listener_conn_gone(listener *l, bool ended);
+// An accepted connection is not, or no longer, counted against the limits of the listener and the process.
+void listener_uncount(worker *w, listener_shared *shared);
 // The worker's instance of a shared listener, NULL when it was removed.
 listener *listener_find(worker *w, const listener_shared *shared);
 // Stops accepting on all listeners of the worker (drain); for good.

@@ -88,7 +88,7 @@ void move_when_quiet(conn *c) {
 void conn_parcel_drop(worker *w, void *parcel) {
     conn_parcel *p = parcel;
     counter_add(&w->metrics.closes[CLOSE_DRAIN], 1);
-    __atomic_fetch_sub(&p->shared->conns, 1, __ATOMIC_RELAXED);
+    listener_uncount(w, p->shared);
     if (p->address_counted) address_limit_give(p->peer_addr);
     close(p->fd);
     free(p);

@@ -15,14 +15,18 @@ import pytest
 sys.path.insert(0, os.path.dirname(__file__))
 
 from harness import config, engines, proc, reporter  # noqa: E402
+from harness.client import Device  # noqa: E402
 from harness.gateway import Gateway  # noqa: E402
 
 TEST_GUARD_S = 150
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config):
     config.addinivalue_line("markers", "guard(seconds): hang guard of one test")
     if os.environ.get("BLACKBOX_RESULT"):
+        # Left out by its removal and not by "-p no:terminal": assertions ask for its options.
+        config.pluginmanager.unregister(name="terminalreporter")
         config.pluginmanager.register(reporter.Reporter(os.environ["BLACKBOX_RESULT"]))
 
 
@@ -51,8 +55,16 @@ def pytest_runtest_call(item):
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown():
+    Device.end_all()
+
+
 def binary(name):
+    """The path of a binary under test. Without SLUICE nothing can be judged; other variants may be absent."""
     path = os.environ.get(name)
+    if not path and name == "SLUICE":
+        pytest.fail("SLUICE is not set: it names the binary under test")
     if not path:
         pytest.skip(f"{name} is not set")
     if not os.access(path, os.X_OK):

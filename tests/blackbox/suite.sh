@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE=1
 i=0
 while [ "$i" -lt "$shards" ]; do
     BLACKBOX_SHARD=$i/$shards BLACKBOX_RESULT=$work/result.$i \
-        /usr/bin/python3 -m pytest -p no:terminal -p no:cacheprovider -c /dev/null \
+        /usr/bin/python3 -m pytest -p no:cacheprovider -c /dev/null \
         --rootdir "$here" "$@" &
     pids="$pids $!"
     i=$((i + 1))

@@ -19,7 +19,7 @@ def gateway(engine, run_gateway):
 
 
 def generation(gateway):
-    return gateway.status()["reload_generation"]
+    return gateway.status()["reloads"]
 
 
 def reload(gateway, how="signal"):

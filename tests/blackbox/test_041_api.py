@@ -25,7 +25,7 @@ def ctl(gateway, *arguments, code=0, text=None):
 def test_status(gateway, engine):
     status = gateway.status()
     assert status["engine"] == engine
-    assert status["workers"] in (2, [0, 1]) or len(status["workers"]) == 2
+    assert len(status["workers"]) == 2
     assert status["pid"] == gateway.pid
     assert {e["name"] for e in status["listeners"]} >= set(scenarios.LISTENERS)
     for name in scenarios.LISTENERS:
@@ -220,7 +220,7 @@ def test_ctl_log(gateway):
 def test_ctl_log_follow(gateway):
     process = subprocess.Popen(
         [*gateway.command, "ctl", "--socket", gateway.settings["ctl_socket"], "log", "--follow"],
-        stdout=subprocess.PIPE, text=True)
+        stdout=subprocess.PIPE)
     try:
         import os
         os.set_blocking(process.stdout.fileno(), False)
@@ -231,7 +231,7 @@ def test_ctl_log_follow(gateway):
                 device.send(frame(b"follow"))
                 device.expect(frame(b"follow"))
                 seen.append(device.peer_text)
-            text = process.stdout.read() or ""
+            text = (process.stdout.read() or b"").decode()
             return any(peer in text for peer in seen)
         until(shows, "following shows new lines")
     finally:

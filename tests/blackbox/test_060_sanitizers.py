@@ -102,14 +102,14 @@ def test_reload_under_load(gateway):
     load = scenarios.Load(gateway)
     try:
         for number in range(6):
-            before = gateway.status()["reload_generation"]
+            before = gateway.status()["reloads"]
             if number % 2:
                 gateway.listeners.pop("extra", None)
             else:
                 gateway.listeners["extra"] = {"mode": "ack"}
             gateway.write_config()
             gateway.signal(signal.SIGHUP)
-            until(lambda: gateway.status()["reload_generation"] != before, "the reload is applied")
+            until(lambda: gateway.status()["reloads"] != before, "the reload is applied")
             load.wait_progress(20)
     finally:
         gateway.listeners.pop("extra", None)

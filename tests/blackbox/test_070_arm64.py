@@ -106,9 +106,9 @@ def test_metrics_parse(gateway):
 
 def test_reload(gateway):
     with Device(gateway.address("echo")) as device:
-        before = gateway.status()["reload_generation"]
+        before = gateway.status()["reloads"]
         gateway.write_config()
         gateway.signal(signal.SIGHUP)
-        until(lambda: gateway.status()["reload_generation"] != before, "the reload is applied")
+        until(lambda: gateway.status()["reloads"] != before, "the reload is applied")
         device.send(frame(b"survived"))
         device.expect(frame(b"survived"))

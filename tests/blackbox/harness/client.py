@@ -4,6 +4,7 @@ ends (orderly, half, or with a reset)."""
 import json
 import socket
 import struct
+import weakref
 
 from .wait import GUARD_S
 
@@ -30,12 +31,21 @@ class Ended(AssertionError):
 
 
 class Device:
+    """Devices a failed test leaves open are closed by end_all, so that they fail no other test."""
+    open_devices = weakref.WeakSet()
+
+    @classmethod
+    def end_all(cls):
+        for device in list(cls.open_devices):
+            device.close()
+
     def __init__(self, address, guard_s=None, rcvbuf=None, sndbuf=None, source=None, nodelay=True):
         unix = isinstance(address, str)
         family = socket.AF_UNIX if unix else (
             socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
         self.sock = socket.socket(family, socket.SOCK_STREAM)
         self.pending = b""
+        self.open_devices.add(self)
         if rcvbuf:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
         if sndbuf:

@@ -50,7 +50,7 @@ class Gateway:
             self.sections[name] = {**self.sections.get(name, {}), **members}
         self.listeners = {k: dict(v) for k, v in (listeners or {"echo": config.ECHO}).items()}
         self.nofile, self.env, self.args = nofile, env or {}, list(args)
-        self.stderr_to, self.process, self._addresses = stderr, None, {}
+        self.stderr_to, self.process, self.session, self._addresses = stderr, None, None, {}
         self.config_path = f"{self.directory}/sluice.conf"
         self.stderr_path = f"{self.directory}/stderr"
 
@@ -119,6 +119,7 @@ class Gateway:
         return self.process.wait(guard_s or GUARD_S * self.slower)
 
     def kill(self):
+        self.end_session()
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -170,8 +171,19 @@ class Gateway:
     # --- the admin API ---
 
     def request(self, path, method="GET", body=None, headers=None):
+        if self.session and body is None and headers is None:
+            return self.session.request(path, method)
         return http.request(self.settings["ctl_socket"], path, method, body, headers,
                             GUARD_S * self.slower)
+
+    def hold_session(self):
+        """From now on asks over one admin connection that stays open."""
+        self.session = http.Session(self.settings["ctl_socket"], GUARD_S * self.slower)
+
+    def end_session(self):
+        if self.session:
+            self.session.close()
+            self.session = None
 
     def api(self, path, method="GET", body=None, status=200):
         response = self.request(path, method, body)

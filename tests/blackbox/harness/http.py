@@ -83,3 +83,19 @@ def request(address, path, method="GET", body=None, headers=None, guard_s=None):
         sock.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + (body or b""))
         with sock.makefile("rb") as stream:
             return read_response(stream, head_only=method == "HEAD")
+
+
+class Session:
+    """Requests one after the other on one connection, for when no other can be had."""
+
+    def __init__(self, address, guard_s=None):
+        self.sock = connect(address, guard_s)
+        self.stream = self.sock.makefile("rb")
+
+    def request(self, path, method="GET"):
+        self.sock.sendall(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        return read_response(self.stream, head_only=method == "HEAD")
+
+    def close(self):
+        self.stream.close()
+        self.sock.close()
