@@ -37,7 +37,7 @@ typedef int64_t i64;
 #define NS_PER_S 1000000000ull
 
 // Ends the process with SIGABRT after writing file, line and condition to stderr; the crash handler
-// (ops/crash.h) then dumps the flight recorders. Async-signal-safe.
+// (base/crash.h) then dumps the flight recorders. Async-signal-safe.
 NORETURN void base_assert_fail(const char *file, int line, const char *cond);
 #define ASSERT(cond) \
     do { \
