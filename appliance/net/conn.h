@@ -44,6 +44,9 @@ typedef struct proto {
     void (*writable)(conn *c);
     // The connection ends; c->reason is set. Free what proto_state holds. May be NULL.
     void (*closed)(conn *c);
+    // The client id, for operators: in the connection's state, *len bytes. NULL while there is none. May
+    // be NULL.
+    const char *(*client_id)(const conn *c, u32 *len);
 } proto;
 
 enum { // conn.flags

@@ -7,9 +7,11 @@
 #include "ops/conn_id.h"
 
 void conn_json_put(json *j, yyjson_mut_val *obj, const conn_view *v) {
-    char id[CONN_ID_TEXT];
+    char id[CONN_ID_TEXT], peer[CONN_PEER_TEXT];
     json_str(j, obj, "id", conn_id_print(v->id, id));
-    json_str(j, obj, "peer", v->peer);
+    json_str(j, obj, "peer", conn_view_peer(v, peer));
+    if (v->client[0] == '\0') json_null(j, obj, "client");
+    else json_str(j, obj, "client", v->client);
     json_str(j, obj, "listener", v->listener);
     json_str(j, obj, "protocol", v->protocol);
     json_u64(j, obj, "worker", v->worker);

@@ -84,6 +84,20 @@ bool conn_id_parse(const char *text, u64 *id) {
 
 // --- view ---
 
+const char *conn_view_peer(const conn_view *v, char out[CONN_PEER_TEXT]) {
+    conn c = {.peer_port = v->peer_port, .peer_family = v->peer_family};
+    memcpy(c.peer_addr, v->peer_addr, sizeof(c.peer_addr));
+    return conn_peer_text(&c, out);
+}
+
+// Its client id, cut to what a view holds (it never is: LIMIT_CLIENT_ID_BYTES bounds ids).
+static const char *client_of(const conn *c, u32 *len) {
+    *len = 0;
+    const char *id = c->proto->client_id != NULL ? c->proto->client_id(c, len) : NULL;
+    *len = id == NULL ? 0 : MIN(*len, LIMIT_CLIENT_ID_BYTES);
+    return id;
+}
+
 static conn_state state_of(const conn *c) {
     if ((c->flags & CONN_CLOSING) != 0) return CONN_STATE_CLOSING;
     if ((c->flags & CONN_CLOSE_AFTER_FLUSH) != 0) return CONN_STATE_FLUSHING;
@@ -145,8 +159,12 @@ void conn_view_take(conn_view *out, const conn *c, u64 now_ns) {
         .stash_size = c->stash_size,
     };
     out->slow = (u8)slow_of(c, out);
-    snprintf(out->listener, sizeof(out->listener), "%s", c->origin->shared->name);
-    conn_peer_text(c, out->peer);
+    out->peer_port = c->peer_port;
+    memcpy(out->peer_addr, c->peer_addr, sizeof(out->peer_addr));
+    memcpy(out->listener, c->origin->shared->name, sizeof(out->listener));
+    u32 len;
+    const char *id = client_of(c, &len);
+    if (len > 0) memcpy(out->client, id, len);
 }
 
 // --- filter ---
@@ -210,6 +228,12 @@ bool conn_filter_view(const conn_filter *f, const conn *c, u64 now_ns, conn_view
     if (f->listener[0] != '\0' && strcmp(f->listener, c->origin->shared->name) != 0) return false;
     if (f->state != CONN_STATES && f->state != (u32)state_of(c)) return false;
     if (!peer_filter_matches(&f->peer, c)) return false;
+    if (f->client[0] != '\0') {
+        u32 len;
+        const char *id = client_of(c, &len);
+        size_t wanted = strlen(f->client);
+        if (len < wanted || memcmp(id, f->client, wanted) != 0) return false;
+    }
     conn_view_take(out, c, now_ns);
     if (f->slow == CONN_SLOW_NO) return true;
     return f->slow == CONN_SLOW_REASONS ? out->slow != CONN_SLOW_NO : out->slow == f->slow;

@@ -42,9 +42,10 @@ typedef struct conn_view {
     u64 id;
     u32 worker, slot, generation;
     u8 state, slow, armed, reason, peer_family, moved_from;
-    u16 flags;
+    u16 flags, peer_port;
+    u8 peer_addr[16];
     char listener[LIMIT_NAME_BYTES];
-    char peer[CONN_PEER_TEXT];
+    char client[LIMIT_CLIENT_ID_BYTES + 1]; // client id, "" = none
     const char *protocol;                 // static
     u64 bytes_in, bytes_out, packets_in, packets_out;
     u64 opened_ns;                        // CLOCK_MONOTONIC
@@ -57,6 +58,9 @@ typedef struct conn_view {
 
 // Owner thread of c.
 void conn_view_take(conn_view *out, const conn *c, u64 now_ns);
+
+// The peer as conn_peer_text prints it; any thread, so that the worker need not print. Returns out.
+const char *conn_view_peer(const conn_view *v, char out[CONN_PEER_TEXT]);
 
 // A peer as people write it: an address, address/bits, address:port, or the start of a printed address.
 typedef struct peer_filter {
@@ -72,6 +76,7 @@ bool peer_filter_matches(const peer_filter *f, const conn *c);
 typedef struct conn_filter {
     peer_filter peer;
     char listener[LIMIT_NAME_BYTES];      // "" = any
+    char client[LIMIT_CLIENT_ID_BYTES + 1]; // start of the client id, "" = any
     u32 state;                            // CONN_STATES = any
     u32 slow;                             // CONN_SLOW_REASONS = any that is slow, CONN_SLOW_NO = no filter
 } conn_filter;

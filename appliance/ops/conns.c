@@ -244,17 +244,21 @@ static const char *parse_order(const http_request *r, conns_state *s) {
 
 // NULL, or what is wrong with the parameters.
 static const char *parse(const http_request *r, conns_state *s) {
-    static const char *const known[] = {"listener", "peer", "state", "slow",  "sort",
-                                        "order",    "limit", "offset", "admin", NULL};
+    static const char *const known[] = {"listener", "client", "peer",   "state", "slow", "sort",
+                                        "order",    "limit",  "offset", "admin", NULL};
     const char *value, *error;
     u64 offset = 0, limit = LIMIT_DEFAULT;
     conn_filter_init(&s->filter);
     if (http_param_unknown(r, known) != NULL) {
-        return "parameters: listener, peer, state, slow, sort, order, limit, offset, admin";
+        return "parameters: listener, client, peer, state, slow, sort, order, limit, offset, admin";
     }
     if ((value = http_param_get(r, "listener")) != NULL) {
         if (strlen(value) >= sizeof(s->filter.listener)) return "listener: the name is too long";
         memcpy(s->filter.listener, value, strlen(value) + 1);
+    }
+    if ((value = http_param_get(r, "client")) != NULL) {
+        if (strlen(value) >= sizeof(s->filter.client)) return "client: at most 256 bytes";
+        memcpy(s->filter.client, value, strlen(value) + 1);
     }
     if ((value = http_param_get(r, "peer")) != NULL && !peer_filter_parse(value, &s->filter.peer)) {
         return "peer: an address, address/bits, or the start of address:port";
@@ -271,7 +275,7 @@ static const char *parse(const http_request *r, conns_state *s) {
     s->limit = (u32)limit;
     return NULL;
 }
-_Static_assert(LIMIT_OPS_CONNS_ROWS == 10000, "named in the message above");
+_Static_assert(LIMIT_OPS_CONNS_ROWS == 10000 && LIMIT_CLIENT_ID_BYTES == 256, "named in the messages above");
 
 void conns_handle(http_exchange *x, const char *rest) {
     (void)rest;

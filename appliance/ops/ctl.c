@@ -22,8 +22,9 @@ static const char usage[] =
     "usage: sluice ctl [-c FILE | --socket PATH | --addr HOST:PORT] COMMAND [options]\n"
     "\n"
     "  status                       what runs, workers, listeners, memory\n"
-    "  conns [filters]              device connections: --listener NAME, --peer ADDR[/BITS], --state NAME,\n"
-    "                               --slow any|REASON, --sort KEY, --order asc|desc, --limit N, --offset N, --admin\n"
+    "  conns [filters]              device connections: --listener NAME, --client ID, --peer ADDR[/BITS],\n"
+    "                               --state NAME, --slow any|REASON, --sort KEY, --order asc|desc, --limit N,\n"
+    "                               --offset N, --admin\n"
     "  conn ID                      one connection: state, queues, timers, last events\n"
     "  kick ID                      end a connection\n"
     "  trace [--follow]             what the engines do, like strace: --conn ID, --peer ADDR[/BITS], --worker N\n"
@@ -44,6 +45,7 @@ static const char usage[] =
 // Options that become query parameters of the same name.
 typedef enum option_id {
     OPT_LISTENER,
+    OPT_CLIENT,
     OPT_PEER,
     OPT_STATE,
     OPT_SLOW,
@@ -67,7 +69,7 @@ static const struct {
     [OPT_SLOW] = {"slow", false},         [OPT_SORT] = {"sort", false},     [OPT_ORDER] = {"order", false},
     [OPT_LIMIT] = {"limit", false},       [OPT_OFFSET] = {"offset", false}, [OPT_ADMIN] = {"admin", true},
     [OPT_CONN] = {"conn", false},         [OPT_WORKER] = {"worker", false}, [OPT_FOLLOW] = {"follow", true},
-    [OPT_LEVEL] = {"level", false},
+    [OPT_LEVEL] = {"level", false},       [OPT_CLIENT] = {"client", false},
 };
 #define BIT(option) (1u << (option))
 
@@ -315,7 +317,7 @@ static int run_publish(const ctl_target *target, const ctl_args *args) {
 static const command commands[] = {
     {"status", 0, 0, 0, run_status},
     {"conns", 0, 0,
-     BIT(OPT_LISTENER) | BIT(OPT_PEER) | BIT(OPT_STATE) | BIT(OPT_SLOW) | BIT(OPT_SORT) | BIT(OPT_ORDER) |
+     BIT(OPT_LISTENER) | BIT(OPT_CLIENT) | BIT(OPT_PEER) | BIT(OPT_STATE) | BIT(OPT_SLOW) | BIT(OPT_SORT) | BIT(OPT_ORDER) |
          BIT(OPT_LIMIT) | BIT(OPT_OFFSET) | BIT(OPT_ADMIN),
      run_conns},
     {"conn", 1, 1, 0, run_conn},

@@ -135,8 +135,8 @@ void ctl_print_status(yyjson_val *root) {
 // --- connections ---
 
 void ctl_print_conns(yyjson_val *root) {
-    static const char *const heads[] = {"ID",   "PEER", "LISTENER", ">W",   "STATE",  "SLOW",
-                                        ">AGE", ">IDLE", ">IN",     ">OUT", ">QUEUED"};
+    static const char *const heads[] = {"ID",   "PEER",  "CLIENT", "LISTENER", ">W",     "STATE",
+                                        "SLOW", ">AGE",  ">IDLE",  ">IN",      ">OUT",   ">QUEUED"};
     ctl_table t;
     yyjson_val *list = yyjson_obj_get(root, "conns"), *c;
     size_t i, max;
@@ -144,6 +144,7 @@ void ctl_print_conns(yyjson_val *root) {
     yyjson_arr_foreach(list, i, max, c) {
         ctl_table_cell(&t, "%s", str(c, "id"));
         ctl_table_cell(&t, "%s", str(c, "peer"));
+        ctl_table_cell(&t, "%s", str(c, "client"));
         ctl_table_cell(&t, "%s", str(c, "listener"));
         ctl_table_cell(&t, "%llu", (unsigned long long)num(c, "worker"));
         ctl_table_cell(&t, "%s", str(c, "state"));
@@ -212,6 +213,7 @@ void ctl_print_conn(yyjson_val *root) {
     snprintf(line, sizeof(line), "%s, listener %s (%s), worker %llu", str(root, "peer"), str(root, "listener"),
              str(root, "protocol"), (unsigned long long)num(root, "worker"));
     print_line(str(root, "id"), line);
+    if (yyjson_is_str(yyjson_obj_get(root, "client"))) print_line("client", str(root, "client"));
     snprintf(line, sizeof(line), "%s%s%s%s%s", str(root, "state"), yyjson_is_str(slow) ? ", slow: " : "",
              yyjson_is_str(slow) ? yyjson_get_str(slow) : "", yyjson_is_str(reason) ? ", ends: " : "",
              yyjson_is_str(reason) ? yyjson_get_str(reason) : "");

@@ -280,7 +280,8 @@ static void arrived(ops_request *r, http_exchange *x) {
     s->request = NULL;
     for (u32 i = 0; i < r->view_count; i++) {
         const conn_view *v = &r->views[i];
-        bool put = trace_names_put(&s->names, v->worker, v->slot, v->generation, v->id, v->peer);
+        char peer[CONN_PEER_TEXT];
+        bool put = trace_names_put(&s->names, v->worker, v->slot, v->generation, v->id, conn_view_peer(v, peer));
         if (!put) break; // shown without a name
         if (s->mode == TRACE_CONN) s->readers[v->worker].wanted = true;
     }

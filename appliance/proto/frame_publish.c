@@ -303,10 +303,18 @@ static void publish_closed(conn *c) {
     c->proto_state = NULL;
 }
 
+static const char *publish_client_id(const conn *c, u32 *len) {
+    const frame_session *s = c->proto_state;
+    if (s == NULL) return NULL;
+    *len = s->client.id_len;
+    return s->client.id;
+}
+
 const proto proto_frame_publish = {
     .name = "frame-publish",
     .packet_size = publish_packet_size,
     .packet = publish_packet,
     .owner_by_id = true,
     .closed = publish_closed,
+    .client_id = publish_client_id,
 };

@@ -65,6 +65,9 @@ static void test_list_filters(void **state) {
     assert_string_equal(ids_of("/api/conns"), "1 2 3 1000000000004 1000000000005 1000000000006");
     assert_string_equal(ids_of("/api/conns?listener=devices"), "2 1000000000004 1000000000006");
     assert_string_equal(ids_of("/api/conns?listener=none"), "");
+    assert_string_equal(ids_of("/api/conns?client=d6"), "1000000000006");
+    assert_string_equal(ids_of("/api/conns?client=d"), "1000000000006");
+    assert_string_equal(ids_of("/api/conns?client=d66"), "");
     assert_string_equal(ids_of("/api/conns?peer=10.0.0.3"), "3");
     assert_string_equal(ids_of("/api/conns?peer=10.0.0.4/31"), "1000000000004 1000000000005");
     assert_string_equal(ids_of("/api/conns?peer=10.0.0.0/8&limit=2"), "1 2");

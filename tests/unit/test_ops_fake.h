@@ -264,9 +264,14 @@ static inline void fake_pass_ms(u64 ms) {
 
 // --- device connections ---
 
+static inline const char *fake_client_id(const conn *c, u32 *len) {
+    *len = c->peer_addr[15] == 6 ? 2 : 0;
+    return *len > 0 ? "d6" : NULL;
+}
+
 static inline conn *fake_device(u32 on, u32 place, u64 number, u8 last_octet) {
     conn *c = calloc(1, sizeof(*c));
-    static const proto device_proto = {.name = "frame"};
+    static const proto device_proto = {.name = "frame", .client_id = fake_client_id};
     assert_non_null(c);
     c->owner = &fake_workers[on];
     c->origin = &fake_listeners[number % 2];
