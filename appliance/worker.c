@@ -284,7 +284,7 @@ static u32 flush_dirty(worker *w) {
 }
 
 static u64 wait_deadline(worker *w) {
-    if (w->more_inbox || w->dirty != NULL || !post_sleep(w)) return 0;
+    if (w->more_inbox || w->dirty != NULL || w->outcome_wanted || !post_sleep(w)) return 0;
     if (w->draining && w->drain_cursor < w->conns_max && w->conns_used > 0) return 0;
     u64 deadline = timer_next_ns(w->wheel);
     // Once it has struck everything is closing: what is left is told by the engine.
@@ -319,7 +319,9 @@ static void loop_account(worker *w, u32 replies, u64 started_ns) {
 }
 
 bool worker_loop_once(worker *w) {
-    int result = io_run(w->engine, wait_deadline(w));
+    u64 deadline_ns = wait_deadline(w);
+    w->outcome_wanted = false;
+    int result = io_run(w->engine, deadline_ns);
     post_awake(w);
     if (UNLIKELY(result < 0)) {
         log_error("worker %u: engine %s can not go on: %s", w->index,

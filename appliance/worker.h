@@ -77,6 +77,7 @@ struct worker {
     const u8 *dispatch_data;       // buffer lent by the on_recv that runs, NULL outside
     u32 dispatch_len;
     u32 lent_sends;                // replies sent in place in this loop
+    bool outcome_wanted;           // somebody waits for the end of a send: do not sleep before it is told
     int reserve_fd;                // given up to shed a connection at EMFILE; -1 = lost, retried
     listener *graveyard;           // removed listeners that still have connections
     recorder rec;

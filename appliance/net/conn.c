@@ -254,6 +254,7 @@ void conn_close(conn *c, close_reason reason) {
     log_close(c);
     if (c->proto->closed != NULL) c->proto->closed(c);
     c->proto_state = NULL;
+    outflow_outcome_wanted(c);
     io_close(w->engine, &c->io, closes_with_reset(c->reason));
 }
 
@@ -265,6 +266,7 @@ void conn_close_after_flush(conn *c, close_reason reason) {
     }
     c->reason = (u8)reason;
     c->flags |= CONN_CLOSE_AFTER_FLUSH;
+    outflow_outcome_wanted(c);
     c->sent_ns = c->owner->now_ns;
     io_recv_stop(c->owner->engine, &c->io);
     conn_timer_update(c);

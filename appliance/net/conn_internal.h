@@ -40,6 +40,7 @@ void inflow_free(conn *c);
 // outflow.c
 void outflow_on_send(io_handle *h, int result);
 void outflow_send_lent(conn *c);                 // sends the range gathered in this dispatch
+void outflow_outcome_wanted(const conn *c);      // the end of the send in flight decides what follows
 void outflow_free(conn *c);
 
 // move.c

@@ -63,7 +63,10 @@ static conn_parcel *parcel_pack(const conn *c) {
 }
 
 void move_when_quiet(conn *c) {
-    if (c->io.armed != 0 || c->out_head != NULL || (c->flags & CONN_CLOSING)) return;
+    if (c->io.armed != 0 || c->out_head != NULL || (c->flags & CONN_CLOSING)) {
+        outflow_outcome_wanted(c);
+        return;
+    }
     worker *w = c->owner;
     conn_parcel *p = worker_post_has_room(w, c->move_to) ? parcel_pack(c) : NULL;
     if (p == NULL) {

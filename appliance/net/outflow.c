@@ -32,6 +32,12 @@ static u32 segment_room(const out_segment *segment) {
     return segment->size - (u32)sizeof(*segment) - segment->used;
 }
 
+// An engine may tell of a send that went out whole only when something else happens (uring: such a send
+// costs no completion). Where its end lets bytes, a pause, a move or a close go on, nobody may sleep on it.
+void outflow_outcome_wanted(const conn *c) {
+    if (c->io.armed & IO_ARMED_SEND) c->owner->outcome_wanted = true;
+}
+
 static void mark_dirty(conn *c) {
     if (c->flags & CONN_DIRTY) return;
     c->flags |= CONN_DIRTY;
@@ -45,6 +51,7 @@ static void pause_if_full(conn *c) {
     c->sent_ns = c->owner->now_ns;
     counter_add(&c->owner->metrics.recv_pauses, 1);
     io_recv_stop(c->owner->engine, &c->io);
+    outflow_outcome_wanted(c);
     conn_timer_update(c);
 }
 
@@ -202,6 +209,8 @@ static bool lent_finished(conn *c, int result) {
     return true;
 }
 
+enum { WAITING_FOR_PROGRESS = CONN_PAUSED_OUT | CONN_CLOSE_AFTER_FLUSH | CONN_MOVING };
+
 void outflow_send_lent(conn *c) {
     c->out_single = (struct iovec){(void *)(uintptr_t)c->lent_start, c->lent_len};
     int result = io_send_lent(c->owner->engine, &c->io, &c->out_single);
@@ -212,7 +221,7 @@ void outflow_send_lent(conn *c) {
     }
     // Inside on_recv, and the rest of its bytes is not kept yet: the connection may neither move nor read
     // on before that. What waits for progress is told when it is flushed.
-    bool waited_for = (c->flags & (CONN_PAUSED_OUT | CONN_CLOSE_AFTER_FLUSH | CONN_MOVING)) != 0;
+    bool waited_for = (c->flags & WAITING_FOR_PROGRESS) != 0;
     if (lent_finished(c, result) && waited_for) mark_dirty(c);
 }
 
@@ -229,9 +238,10 @@ void outflow_on_send(io_handle *h, int result) {
 }
 
 // Gathers the queue into one send. Returns the number of pieces; when memory is short for the list the
-// first piece goes alone.
-static u32 gather(conn *c, struct iovec *single, const struct iovec **list) {
+// first piece goes alone. *bytes: of all pieces.
+static u32 gather(conn *c, struct iovec *single, const struct iovec **list, u32 *bytes) {
     const out_segment *segment = c->out_head;
+    *bytes = segment->used - segment->start;
     *single = (struct iovec){(void *)(uintptr_t)(segment->data + segment->start),
                              segment->used - segment->start};
     *list = single;
@@ -241,9 +251,11 @@ static u32 gather(conn *c, struct iovec *single, const struct iovec **list) {
     if (iov == NULL) return 1;
     ASSERT(size == LIMIT_OUT_SEGMENT_MIN_BYTES);
     u32 count = 0;
+    *bytes = 0;
     for (; segment != NULL && count < LIMIT_OUT_IOVECS; segment = segment->next) {
         iov[count++] = (struct iovec){(void *)(uintptr_t)(segment->data + segment->start),
                                       segment->used - segment->start};
+        *bytes += segment->used - segment->start;
     }
     c->out_iov = iov;
     *list = iov;
@@ -252,12 +264,20 @@ static u32 gather(conn *c, struct iovec *single, const struct iovec **list) {
 _Static_assert(LIMIT_OUT_IOVECS * sizeof(struct iovec) <= LIMIT_OUT_SEGMENT_MIN_BYTES, "list fits");
 
 void conn_flush(conn *c) {
+    bool behind = (c->flags & CONN_SEND_LENT) && c->out_head != NULL; // more is queued than is in flight
     while (c->out_head != NULL && !(c->flags & CONN_CLOSING) && !(c->io.armed & IO_ARMED_SEND)) {
         const struct iovec *list;
-        u32 count = gather(c, &c->out_single, &list);
+        u32 bytes, count = gather(c, &c->out_single, &list, &bytes);
         int result = io_send(c->owner->engine, &c->io, list, count);
-        if (result == IO_PENDING) return;
+        if (result == IO_PENDING) {
+            behind = bytes < c->out_bytes;
+            break;
+        }
         if (!send_finished(c, result)) return;
+    }
+    if (c->io.armed & IO_ARMED_SEND) {
+        if (behind || (c->flags & WAITING_FOR_PROGRESS)) outflow_outcome_wanted(c);
+        return;
     }
     after_progress(c);
 }
