@@ -124,11 +124,19 @@ int io_detach(io_engine *e, io_handle *h) {
     return fd;
 }
 
-void io_accept_start(io_engine *e, io_handle *h) {
+static void accept_start(io_engine *e, io_handle *h, bool multishot) {
     ASSERT(h->slot != IO_SLOT_NONE);
     if ((h->armed & IO_ARMED_ACCEPT) && !(h->armed & IO_ARMED_STOPPING)) return;
     io_record(e, REC_ACCEPT_ARM, h, 0, 0);
-    e->ops->accept_start(e, h);
+    e->ops->accept_start(e, h, multishot);
+}
+
+void io_accept_start(io_engine *e, io_handle *h) {
+    accept_start(e, h, true);
+}
+
+void io_accept_start_single(io_engine *e, io_handle *h) {
+    accept_start(e, h, false);
 }
 
 void io_accept_stop(io_engine *e, io_handle *h) {

@@ -14,7 +14,7 @@ typedef struct io_ops {
     void (*destroy)(io_engine *e);
     int (*attach)(io_engine *e, io_handle *h);   // fd, slot and generation are set
     void (*detach)(io_engine *e, io_handle *h);
-    void (*accept_start)(io_engine *e, io_handle *h);
+    void (*accept_start)(io_engine *e, io_handle *h, bool multishot);
     void (*accept_stop)(io_engine *e, io_handle *h);
     void (*recv_start)(io_engine *e, io_handle *h, bool multishot);
     void (*recv_stop)(io_engine *e, io_handle *h);

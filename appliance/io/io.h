@@ -149,6 +149,9 @@ int io_detach(io_engine *e, io_handle *h);
 
 // Accepts connections until an error or io_accept_stop.
 void io_accept_start(io_engine *e, io_handle *h);
+// The same, but connections are taken from the kernel one by one, so that io_accept_stop in on_accept
+// leaves all others in the backlog. (uring otherwise brings a whole backlog at once.)
+void io_accept_start_single(io_engine *e, io_handle *h);
 void io_accept_stop(io_engine *e, io_handle *h);
 
 // Receives: once, or until an error, the end, or io_recv_stop. After io_recv_stop (back-pressure) the

@@ -95,7 +95,8 @@ static void readiness_detach(io_engine *e, io_handle *h) {
     if (h->flags & H_WATCHED) re->poller->ops->remove(re->poller, h);
 }
 
-static void readiness_accept_start(io_engine *e, io_handle *h) {
+static void readiness_accept_start(io_engine *e, io_handle *h, bool multishot) {
+    (void)multishot; // a stop takes effect at once in any case
     h->armed |= IO_ARMED_ACCEPT;
     interest_update(readiness_of(e), h, true);
     if (readiness_of(e)->poller->ops->edge_triggered) work_add(readiness_of(e), h);

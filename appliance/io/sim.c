@@ -72,7 +72,8 @@ static void op_stop(sim_engine *se, io_handle *h, sim_op *op, u8 armed_bit) {
     op->stop_ns = sim_engine_not_before(se);
 }
 
-static void sim_ops_accept_start(io_engine *e, io_handle *h) {
+static void sim_ops_accept_start(io_engine *e, io_handle *h, bool multishot) {
+    (void)multishot;
     sim_engine *se = sim_engine_of(e);
     sim_op *op = op_open(se, h);
     ASSERT(op->socket->kind == SIM_SOCKET_LISTENER);

@@ -62,7 +62,7 @@ static inline uring_engine *uring_of(io_engine *e) {
 // --- uring_submit.c ---
 
 // The io_ops that start something; contracts in io.h.
-void uring_accept_start(io_engine *e, io_handle *h);
+void uring_accept_start(io_engine *e, io_handle *h, bool multishot);
 void uring_accept_stop(io_engine *e, io_handle *h);
 void uring_recv_start(io_engine *e, io_handle *h, bool multishot);
 void uring_recv_stop(io_engine *e, io_handle *h);

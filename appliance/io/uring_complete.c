@@ -62,7 +62,7 @@ static void complete_accept(uring_engine *ue, io_handle *h, int result, u32 cqe_
     if (result >= 0 || result == -ECONNABORTED || result == -EINTR || result == -ECANCELED) {
         if (!restart) return;
         counter_add(&stats->rearms, 1);
-        uring_accept_start(&ue->base, h);
+        uring_accept_start(&ue->base, h, !(h->flags & H_ONE_SHOT));
         return;
     }
     io_record(&ue->base, REC_ACCEPT, h, result, cqe_flags);

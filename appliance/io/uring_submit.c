@@ -86,10 +86,12 @@ static bool restart_later(io_handle *h) {
     return true;
 }
 
-void uring_accept_start(io_engine *e, io_handle *h) {
+void uring_accept_start(io_engine *e, io_handle *h, bool multishot) {
+    h->flags = (u8)(multishot ? h->flags & ~H_ONE_SHOT : h->flags | H_ONE_SHOT);
     if (restart_later(h)) return;
     struct io_uring_sqe *sqe = sqe_get(uring_of(e));
-    io_uring_prep_multishot_accept(sqe, h->fd, NULL, NULL, SOCK_CLOEXEC);
+    if (multishot) io_uring_prep_multishot_accept(sqe, h->fd, NULL, NULL, SOCK_CLOEXEC);
+    else io_uring_prep_accept(sqe, h->fd, NULL, NULL, SOCK_CLOEXEC);
     io_uring_sqe_set_data64(sqe, uring_tag(OP_ACCEPT, h));
     h->armed |= IO_ARMED_ACCEPT;
 }
