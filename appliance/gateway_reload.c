@@ -73,6 +73,7 @@ static bool wait_applied(const gateway *gw, const reload_job *job) {
 
 static void result_set(gateway *gw, const char *text) {
     snprintf(gw->reload_result, sizeof(gw->reload_result), "%.*s", (int)sizeof(gw->reload_result) - 1, text);
+    __atomic_fetch_add(text[0] == '\0' ? &gw->reloads_applied : &gw->reloads_refused, 1, __ATOMIC_ACQ_REL);
     __atomic_fetch_add(&gw->reload_generation, 1, __ATOMIC_ACQ_REL);
 }
 
@@ -108,6 +109,7 @@ void gateway_reload(gateway *gw, const run_options *options) {
         ASSERT(posted); // the control ring holds many more than one reload at a time
     }
     if (!wait_applied(gw, job)) return;
+    gateway_accept(gw);
     gateway_job_free(job, false);
     free((config *)(uintptr_t)was);
     log_info("reload: applied %s", conf->source);

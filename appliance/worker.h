@@ -124,7 +124,8 @@ struct gateway {
     u64 started_mono_ns, started_real_ns;
     u32 ready;                     // atomic: listeners open, workers running
     u32 draining;                  // atomic
-    u32 reload_generation;         // atomic
+    u32 reload_generation;         // atomic: reloads done, applied or refused
+    u32 reloads_applied, reloads_refused; // atomic
     int control_fd;                // eventfd: wakes the control thread (main)
     u32 reload_request;            // atomic: set by ops to ask main for a reload, then control_fd is written
     struct reload_job *start_job;  // until every worker has its listeners

@@ -71,7 +71,7 @@ static void reload_look(http_exchange *x) {
     json j;
     json_begin(&j);
     json_bool(&j, j.root, "reloaded", true);
-    json_u64(&j, j.root, "reloads", generation);
+    json_u64(&j, j.root, "reloads", __atomic_load_n(&gw->reloads_applied, __ATOMIC_ACQUIRE));
     json_answer(&j, x, 200);
 }
 

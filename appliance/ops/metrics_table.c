@@ -44,7 +44,8 @@ static void emit_ready(text *out, const metric_family *f, const gateway *gw, con
 
 static void emit_reloads(text *out, const metric_family *f, const gateway *gw, const worker *w) {
     (void)w;
-    metric_sample(out, f, NULL, "", __atomic_load_n(&gw->reload_generation, __ATOMIC_ACQUIRE));
+    metric_sample(out, f, NULL, "result=\"applied\"", __atomic_load_n(&gw->reloads_applied, __ATOMIC_ACQUIRE));
+    metric_sample(out, f, NULL, "result=\"refused\"", __atomic_load_n(&gw->reloads_refused, __ATOMIC_ACQUIRE));
 }
 
 static void emit_workers(text *out, const metric_family *f, const gateway *gw, const worker *w) {
@@ -188,7 +189,7 @@ const metric_family metric_families[] = {
     PROCESS("sluice_start_time_seconds", METRIC_GAUGE, emit_start,
             "Start of the gateway since the Unix epoch."),
     PROCESS("sluice_ready", METRIC_GAUGE, emit_ready, "1 when listeners are open and not draining."),
-    PROCESS("sluice_reloads_total", METRIC_COUNTER, emit_reloads, "Reloads of the configuration, applied or refused."),
+    PROCESS("sluice_reloads_total", METRIC_COUNTER, emit_reloads, "Reloads of the configuration."),
     PROCESS("sluice_workers", METRIC_GAUGE, emit_workers, "Device workers."),
     PROCESS("sluice_process_resident_memory_bytes", METRIC_GAUGE, emit_process_resident,
             "Resident memory of the process."),

@@ -110,7 +110,8 @@ static void put_gateway(json *j, const gateway *gw, const config *conf) {
     json_seconds(j, j->root, "uptime_seconds", clock_mono_ns() - gw->started_mono_ns);
     json_bool(j, j->root, "ready", __atomic_load_n(&gw->ready, __ATOMIC_ACQUIRE) != 0);
     json_bool(j, j->root, "draining", __atomic_load_n(&gw->draining, __ATOMIC_ACQUIRE) != 0);
-    json_u64(j, j->root, "reloads", __atomic_load_n(&gw->reload_generation, __ATOMIC_ACQUIRE));
+    json_u64(j, j->root, "reloads", __atomic_load_n(&gw->reloads_applied, __ATOMIC_ACQUIRE));
+    json_u64(j, j->root, "reloads_refused", __atomic_load_n(&gw->reloads_refused, __ATOMIC_ACQUIRE));
     json_str(j, j->root, "config", conf->source);
     json_u64(j, j->root, "conns_open", conns);
 }
