@@ -190,10 +190,19 @@ static void drain_post(gateway *gw, u64 deadline_ns) {
     }
 }
 
+void gateway_accept(gateway *gw) {
+    for (u32 i = 0; i <= gw->worker_count; i++) {
+        spsc_message message = {.kind = WM_ACCEPT};
+        bool posted = worker_post_control(gw, i, &message);
+        ASSERT(posted); // the control ring holds many more than one reload at a time
+    }
+}
+
 static void listeners_ready(gateway *gw) {
     if (gw->start_job == NULL || __atomic_load_n(&gw->start_job->pending, __ATOMIC_ACQUIRE) > 0) return;
     gateway_job_free(gw->start_job, false);
     gw->start_job = NULL;
+    gateway_accept(gw);
     __atomic_store_n(&gw->ready, 1, __ATOMIC_RELEASE);
     log_info("ready");
 }

@@ -44,6 +44,8 @@ typedef struct run_options {
     io_kind engine;
     u32 workers;          // 0 = as configured
 } run_options;
+// Tells all workers to accept on the listeners they were given.
+void gateway_accept(gateway *gw);
 log_config gateway_log_config(const config *conf);
 int gateway_config_read(const run_options *options, config **out, config_error *error);
 void gateway_reload(gateway *gw, const run_options *options);

@@ -216,6 +216,9 @@ static void message_handle(worker *w, const spsc_message *message) {
     case WM_RELOAD:
         reload_apply(w, message->ptr);
         return;
+    case WM_ACCEPT:
+        listener_accept_all(w);
+        return;
     case WM_DRAIN:
         drain_begin(w, message->extra);
         return;

@@ -34,6 +34,7 @@ typedef enum worker_message {
     WM_REQUEST,        // ptr: ops_request: to be answered (ops/request.h)
     WM_REPLY,          // ptr: ops_request: answered, back on the operations worker
     WM_RELOAD,         // ptr: reload_job (reload.h), shared
+    WM_ACCEPT,         // every worker has the new listeners: accept on them
     WM_DRAIN,          // stop accepting, finish, close; extra: deadline, monotonic ns
     WM_STOP,           // close everything now and end the loop
     WM_KINDS

@@ -26,6 +26,8 @@ typedef struct out_segment out_segment;
 // connection; PROTO_BLOCKED (< 0) from packet() means "not taken: stop reading, call again with the same
 // packet after conn_unblock".
 #define PROTO_BLOCKED (-1)
+// The same, but the protocol itself knows the moment and calls conn_unblock.
+#define PROTO_WAITING (-10)
 typedef struct proto {
     const char *name;
     // A new connection (or one that moved here when moved is true). May be NULL.

@@ -19,10 +19,10 @@ static int packet_deliver(conn *c, u8 *data, u32 len) {
         conn_close(c, (close_reason)result);
         return FEED_STOP;
     }
-    if (result == PROTO_BLOCKED) {
+    if (result == PROTO_BLOCKED || result == PROTO_WAITING) {
         if (c->flags & CONN_CLOSING) return FEED_STOP;
         c->flags |= CONN_BLOCKED;
-        if (!(c->flags & CONN_LISTED_BLOCKED)) {
+        if (result == PROTO_BLOCKED && !(c->flags & CONN_LISTED_BLOCKED)) {
             c->flags |= CONN_LISTED_BLOCKED;
             c->blocked_next = c->owner->blocked;
             c->owner->blocked = c;

@@ -155,8 +155,16 @@ int listener_add(worker *w, const listener_config *conf, listener_shared *shared
         return result;
     }
     w->listeners[w->listener_count++] = l;
-    io_accept_start(w->engine, &l->io);
     return 0;
+}
+
+void listener_accept_all(worker *w) {
+    for (u32 i = 0; i < w->listener_count; i++) {
+        listener *l = w->listeners[i];
+        if (l->started) continue;
+        l->started = true;
+        io_accept_start(w->engine, &l->io);
+    }
 }
 
 void listener_configure(listener *l, const listener_config *conf) {
@@ -204,6 +212,9 @@ void listener_conn_gone(listener *l, bool ended) {
 listener *listener_find(worker *w, const listener_shared *shared) {
     for (u32 i = 0; i < w->listener_count; i++) {
         if (w->listeners[i]->shared == shared) return w->listeners[i];
+    }
+    for (listener *l = w->graveyard; l != NULL; l = l->graveyard_next) {
+        if (l->shared == shared) return l;
     }
     return NULL;
 }

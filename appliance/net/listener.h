@@ -26,6 +26,7 @@ struct listener {
     const proto *proto;
     listener_shared *shared;
     u32 conns;                   // on this worker; a removed listener is freed at 0
+    bool started;                // accepting, or paused
     bool removed;
     bool closed;                 // handle is gone
     bool paused;                 // not accepting: back-off, throttle
@@ -46,9 +47,12 @@ int listener_sockets_open(const listener_config *conf, u32 count, const int *wor
 
 // --- owner worker ---
 
-// Adds a listener to the worker and starts accepting. fd is the listener's from now on.
+// Adds a listener to the worker; listener_accept_all starts accepting. fd is the listener's from now on.
 // Returns 0 or -errno (-ENOSPC: table full; -ENOMEM).
 int listener_add(worker *w, const listener_config *conf, listener_shared *shared, int fd);
+// Starts accepting on listeners that were added since. Not before every worker has them: a connection
+// accepted here may belong to another worker and has to find its listener there.
+void listener_accept_all(worker *w);
 // Replaces the settings (reload). A changed mode holds for new connections only.
 void listener_configure(listener *l, const listener_config *conf);
 // Stops accepting and closes the socket; the struct stays until its connections are gone.
@@ -57,7 +61,7 @@ void listener_remove(listener *l);
 void listener_conn_gone(listener *l, bool ended);
 // An accepted connection is not, or no longer, counted against the limits of the listener and the process.
 void listener_uncount(worker *w, listener_shared *shared);
-// The worker's instance of a shared listener, NULL when it was removed.
+// The worker's instance of a shared listener, also a removed one that still has connections; else NULL.
 listener *listener_find(worker *w, const listener_shared *shared);
 // Stops accepting on all listeners of the worker (drain); for good.
 void listener_stop_all(worker *w);

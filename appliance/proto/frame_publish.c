@@ -45,7 +45,7 @@ typedef struct frame_session {
     char text[];      // id, up topic, down filter
 } frame_session;
 
-// What an action returns besides 0, a close_reason and PROTO_BLOCKED.
+// What an action returns besides 0, a close_reason, PROTO_BLOCKED and PROTO_WAITING.
 enum {
     ACTION_MOVED = -2,    // the connection belongs to another worker now: touch nothing
     ACTION_IN_FORCE = -3, // done, and EVENT_IN_FORCE follows at once
@@ -140,10 +140,9 @@ static bool session_deliver(void *subscriber, const char *topic, u32 topic_len, 
     if (conn_send_room(c) < FRAME_HEADER_BYTES + payload_len) return false;
     u8 head[FRAME_HEADER_BYTES];
     frame_length_write(head, payload_len);
-    if (conn_send(c, head, sizeof(head)) != 0) return false;
-    int reason = conn_send(c, payload, payload_len);
+    int reason = conn_send_parts(c, head, sizeof(head), payload, payload_len);
     if (reason == 0) return true;
-    conn_close(c, (close_reason)reason); // a header without its payload can not be taken back
+    conn_close(c, (close_reason)reason); // part of a frame can not be taken back
     return false;
 }
 
@@ -208,7 +207,7 @@ static int act_heartbeat(conn *c, u8 *data, u32 len) {
 
 static int act_block(conn *c, u8 *data, u32 len) {
     (void)c, (void)data, (void)len;
-    return PROTO_BLOCKED;
+    return PROTO_WAITING; // session_subscribed unblocks
 }
 
 static int act_open(conn *c, u8 *data, u32 len) {

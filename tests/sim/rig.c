@@ -80,6 +80,7 @@ static void listeners_open(rig *r) {
             r->fds[i][w] = fd;
         }
     }
+    for (u32 w = 0; w < r->setup.workers; w++) listener_accept_all(&r->workers[w]);
 }
 
 rig *rig_open(const rig_setup *setup) {

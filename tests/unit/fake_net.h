@@ -171,6 +171,12 @@ int conn_send(conn *c, const void *data, u32 len) {
     return 0;
 }
 
+int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u32 len) {
+    if ((u64)head_len + len > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
+    int result = conn_send(c, head, head_len);
+    return result == 0 ? conn_send(c, data, len) : result;
+}
+
 int conn_send_in_place(conn *c, const u8 *data, u32 len) {
     fake_conn *f = fake_of(c);
     fake_require(f->dispatched != NULL && data >= f->dispatched &&
@@ -227,7 +233,7 @@ static bool fake_offer(fake_conn *f, u32 len) {
     free(copy);
     if (result > 0) conn_close(&f->c, (close_reason)result);
     if (f->c.flags & CONN_CLOSING) return false;
-    if (result == PROTO_BLOCKED) {
+    if (result == PROTO_BLOCKED || result == PROTO_WAITING) {
         f->c.flags |= CONN_BLOCKED;
         return false;
     }
