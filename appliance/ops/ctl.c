@@ -317,8 +317,8 @@ static int run_publish(const ctl_target *target, const ctl_args *args) {
 static const command commands[] = {
     {"status", 0, 0, 0, run_status},
     {"conns", 0, 0,
-     BIT(OPT_LISTENER) | BIT(OPT_CLIENT) | BIT(OPT_PEER) | BIT(OPT_STATE) | BIT(OPT_SLOW) | BIT(OPT_SORT) | BIT(OPT_ORDER) |
-         BIT(OPT_LIMIT) | BIT(OPT_OFFSET) | BIT(OPT_ADMIN),
+     BIT(OPT_LISTENER) | BIT(OPT_CLIENT) | BIT(OPT_PEER) | BIT(OPT_STATE) | BIT(OPT_SLOW) | BIT(OPT_SORT) |
+         BIT(OPT_ORDER) | BIT(OPT_LIMIT) | BIT(OPT_OFFSET) | BIT(OPT_ADMIN),
      run_conns},
     {"conn", 1, 1, 0, run_conn},
     {"kick", 1, 1, 0, run_kick},
