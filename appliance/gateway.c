@@ -73,6 +73,13 @@ static int options_parse(int argc, char **argv, run_options *out) {
     return 0;
 }
 
+void gateway_log_failure(const config *conf, const char *step, int result, char *out, size_t out_bytes) {
+    const char *which = strncmp(step, "log file", 8) == 0 ? conf->log.file
+                        : strncmp(step, "syslog", 6) == 0 ? conf->log.syslog
+                                                          : "";
+    snprintf(out, out_bytes, "%s%s%s: %s", step, which[0] != 0 ? " " : "", which, errno_name(result));
+}
+
 log_config gateway_log_config(const config *conf) {
     return (log_config){
         .level = conf->log.level,
@@ -313,11 +320,14 @@ static int run(gateway *gw, const run_options *options, int signal_fd) {
     int status = EXIT_START_FAILED;
     if (workers_make(gw, &budget) == 0) {
         crash_prepare(gw);
-        if (listeners_open(gw) == 0 && workers_start(gw) == 0) {
+        bool opened = listeners_open(gw) == 0;
+        if (opened && workers_start(gw) == 0) {
             status = control_loop(gw, options, signal_fd);
             if (status < 0) leave_at_once(gw);
             ops_stop(gw);
         }
+        // Only ours: where the start failed the socket may be another instance's.
+        if (opened) unlink(gw->conf->ctl_socket);
     }
     return status;
 }
@@ -347,14 +357,15 @@ int gateway_main(int argc, char **argv) {
     log_config log_settings = gateway_log_config(conf);
     int result = log_start(&log_settings, &step);
     if (result < 0) {
-        fprintf(stderr, "sluice: log: %s: %s\n", step, errno_name(result));
+        char why[512];
+        gateway_log_failure(conf, step, result, why, sizeof(why));
+        fprintf(stderr, "sluice: %s\n", why);
         return EXIT_START_FAILED;
     }
     log_info("sluice %s (%s) starts with %s", SLUICE_VERSION, SLUICE_COMMIT, conf->source);
     int status = run(&gw, &options, signal_fd);
     workers_free(&gw);
     if (gw.start_job != NULL) gateway_job_free(gw.start_job, true);
-    unlink(conf->ctl_socket);
     log_info("stopped, status %d", status);
     log_stop(2000);
     return status;

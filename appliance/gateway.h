@@ -32,6 +32,8 @@ int gateway_job_make(gateway *gw, const config *conf, struct reload_job **out, c
                      size_t why_bytes);
 // failed: closes the sockets it had opened.
 void gateway_job_free(struct reload_job *job, bool failed);
+// Frees what describes listeners; all workers have ended.
+void gateway_listeners_free(gateway *gw);
 // The listeners that are open now, for ops.
 void gateway_listeners_publish(gateway *gw, const struct reload_job *job);
 
@@ -47,6 +49,8 @@ typedef struct run_options {
 // Tells all workers to accept on the listeners they were given.
 void gateway_accept(gateway *gw);
 log_config gateway_log_config(const config *conf);
+// Which sink failed and why, from the step log_start or log_reload gave: "log file /x/y: ENOENT".
+void gateway_log_failure(const config *conf, const char *step, int result, char *out, size_t out_bytes);
 int gateway_config_read(const run_options *options, config **out, config_error *error);
 void gateway_reload(gateway *gw, const run_options *options);
 

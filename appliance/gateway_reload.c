@@ -99,7 +99,10 @@ void gateway_reload(gateway *gw, const run_options *options) {
     const char *step = "";
     log_config log_settings = gateway_log_config(conf);
     int result = log_reload(&log_settings, &step);
-    if (result < 0) log_error("reload: log: %s: %s", step, errno_name(result));
+    if (result < 0) {
+        gateway_log_failure(conf, step, result, why, sizeof(why));
+        log_error("reload: %s", why);
+    }
     gateway_listeners_publish(gw, job);
     __atomic_store_n(&gw->conf, conf, __ATOMIC_RELEASE);
     job->pending = gw->worker_count + 1;

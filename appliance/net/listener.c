@@ -48,11 +48,17 @@ static void accept_pause(listener *l, u64 until_ns) {
     timer_arm(l->owner->wheel, &l->timer, until_ns);
 }
 
+// Under accept_rate one by one: a burst beyond the rate stays in the backlog, whatever the engine.
+static void accept_on(listener *l) {
+    if (l->conf.accept_rate == 0) io_accept_start(l->owner->engine, &l->io);
+    else io_accept_start_single(l->owner->engine, &l->io);
+}
+
 static void on_pause_end(timer_node *node, void *context) {
     (void)context;
     listener *l = CONTAINER_OF(node, listener, timer);
     l->paused = false;
-    if (!l->removed) io_accept_start(l->owner->engine, &l->io);
+    if (!l->removed) accept_on(l);
 }
 
 // accept_rate is the process's; each worker has its share. Tokens are kept as time: each accept costs
@@ -163,13 +169,17 @@ void listener_accept_all(worker *w) {
         listener *l = w->listeners[i];
         if (l->started) continue;
         l->started = true;
-        io_accept_start(w->engine, &l->io);
+        accept_on(l);
     }
 }
 
 void listener_configure(listener *l, const listener_config *conf) {
+    bool accept_anew = (l->conf.accept_rate == 0) != (conf->accept_rate == 0) && l->started && !l->paused;
     l->conf = *conf;
     l->proto = proto_of(conf);
+    if (!accept_anew || l->removed) return;
+    io_accept_stop(l->owner->engine, &l->io);
+    accept_on(l);
 }
 
 void listener_remove(listener *l) {
