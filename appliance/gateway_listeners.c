@@ -49,6 +49,8 @@ static int row_add(gateway *gw, reload_job *job, const listener_config *conf, bo
         return result;
     }
     row->fresh = true;
+    row->shared->next_all = gw->listeners_all;
+    gw->listeners_all = row->shared;
     return 0;
 }
 
@@ -93,14 +95,21 @@ void gateway_job_free(reload_job *job, bool failed) {
         for (u32 k = 0; k < ARRAY_LEN(row->fds); k++) {
             if (row->fds[k] >= 0) close(row->fds[k]);
         }
-        free(row->shared);
     }
     free(job);
 }
 
+void gateway_listeners_free(gateway *gw) {
+    while (gw->listeners_all != NULL) {
+        listener_shared *next = gw->listeners_all->next_all;
+        free(gw->listeners_all);
+        gw->listeners_all = next;
+    }
+}
+
 void gateway_listeners_publish(gateway *gw, const reload_job *job) {
-    // Entries that are replaced stay allocated: the operations worker may be reading them, and
-    // connections of a removed listener still count on them. A reload is rare and an entry is small.
+    // Entries that are replaced stay allocated until the end: the operations worker may be reading them,
+    // and connections of a removed listener still count on them. A reload is rare, an entry is small.
     for (u32 i = 0; i < job->count; i++) {
         const reload_listener *row = &job->listeners[i];
         __atomic_store_n(&gw->listeners[i], row->shared, __ATOMIC_RELEASE);

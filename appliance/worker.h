@@ -133,6 +133,7 @@ struct gateway {
     char reload_result[1024];      // of the last reload, "" = applied; guarded by reload_generation's increment
     listener_shared *listeners[LIMIT_LISTENERS_MAX + 2]; // open ones, admin and ctl included
     u32 listener_count;            // atomic
+    listener_shared *listeners_all; // main's: also those a reload removed
     // Atomic: open device connections of all workers, at most conns_max of a worker (each has slots for
     // all). A line of its own: it changes with every connection.
     _Alignas(CACHE_LINE) u32 conns;

@@ -17,6 +17,7 @@ typedef struct listener_shared {
     char configured[128];        // bind as configured; name and this identify it at a reload
     bind_address bound;          // real address: port 0 resolved. Written before the workers see it
     u32 conns;                   // open connections, all workers
+    struct listener_shared *next_all; // main's: every one ever opened, freed at the end
 } listener_shared;
 
 struct listener {
