@@ -8,7 +8,8 @@ set -uo pipefail
 cd "$REPO/tests/unit" || exit 1
 
 passed=0 failed=0 skipped=0
-export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:strict_string_checks=1:detect_stack_use_after_return=1
+# Not detect_stack_use_after_return: gcc 12's stand-in stack gives less than 64 bytes of alignment.
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 export CMOCKA_MESSAGE_OUTPUT=TAP
