@@ -2,6 +2,7 @@
 """The load generator and `tune`, briefly: their reports are well-formed and agree with what the gateway
 counted. Nothing here judges how fast anything is."""
 import json
+import re
 import socket
 import subprocess
 
@@ -141,7 +142,7 @@ def test_nobody_listens(gateway):
             [*gateway.command, "bench", "frame", "--to", f"127.0.0.1:{port}", "--conns", "5", "--rate", "10",
              "--duration", "100ms", "--warmup", "0"], capture_output=True, text=True, timeout=60)
     assert result.returncode > 0
-    assert "ECONNREFUSED" in result.stderr + result.stdout, result
+    assert re.search(r"refused", result.stderr + result.stdout), result
 
 
 def test_gateway_that_closes_everybody(gateway):
