@@ -366,6 +366,7 @@ int gateway_main(int argc, char **argv) {
     int status = run(&gw, &options, signal_fd);
     workers_free(&gw);
     if (gw.start_job != NULL) gateway_job_free(gw.start_job, true);
+    gateway_listeners_free(&gw);
     log_info("stopped, status %d", status);
     log_stop(2000);
     return status;
