@@ -73,18 +73,20 @@ static void op_stop(sim_engine *se, io_handle *h, sim_op *op, u8 armed_bit) {
 }
 
 static void sim_ops_accept_start(io_engine *e, io_handle *h, bool multishot) {
-    (void)multishot;
     sim_engine *se = sim_engine_of(e);
     sim_op *op = op_open(se, h);
     ASSERT(op->socket->kind == SIM_SOCKET_LISTENER);
     h->armed = (u8)((h->armed & ~IO_ARMED_STOPPING) | IO_ARMED_ACCEPT);
+    op->accept_single = !multishot;
     op->late = false;
     op->accept_ns = sim_engine_not_before(se);
 }
 
 static void sim_ops_accept_stop(io_engine *e, io_handle *h) {
     sim_engine *se = sim_engine_of(e);
-    op_stop(se, h, op_open(se, h), IO_ARMED_ACCEPT);
+    sim_op *op = op_open(se, h);
+    op_stop(se, h, op, IO_ARMED_ACCEPT);
+    if (op->accept_single) op->late = false; // the others stay in the backlog
 }
 
 static void sim_ops_recv_start(io_engine *e, io_handle *h, bool multishot) {
@@ -149,6 +151,22 @@ int sim_engine_write(sim_engine *se, sim_op *op, const struct iovec *iov, u32 io
     return (int)sent;
 }
 
+// Goes out whole at once, if there is room and chance will have it; sim_run.c tells the end.
+static void send_silently(sim_engine *se, sim_op *op, const struct iovec *iov, u32 iovs, u64 bytes) {
+    op->send_silent = false;
+    if (!se->style_completion || !sim_lucky(se, se->world->config.faults.send_silent)) return;
+    if (sim_socket_room(op->socket) < bytes) return;
+    for (u32 i = 0; i < iovs; i++) {
+        if (iov[i].iov_len == 0) continue;
+        ssize_t n = sim_socket_write(op->socket, iov[i].iov_base, (u32)iov[i].iov_len);
+        ASSERT(n == (ssize_t)iov[i].iov_len);
+    }
+    op->send_silent = true;
+    se->world->counts.silent_sends++;
+    counter_add(&se->base.stats.sends, 1);
+    counter_add(&se->base.stats.sent_bytes, bytes);
+}
+
 static int sim_ops_send(io_engine *e, io_handle *h, const struct iovec *iov, u32 iovs) {
     sim_engine *se = sim_engine_of(e);
     sim_op *op = op_open(se, h);
@@ -174,6 +192,7 @@ static int sim_ops_send(io_engine *e, io_handle *h, const struct iovec *iov, u32
     op->send_queued = false;
     op->send_digest = sim_engine_digest(iov, iovs);
     op->send_ns = sim_engine_not_before(se);
+    send_silently(se, op, iov, iovs, bytes);
     return IO_PENDING;
 }
 
@@ -204,6 +223,7 @@ static int sim_ops_send_lent(io_engine *e, io_handle *h, const struct iovec *iov
     op->send_queued = false;
     op->send_ns = sim_engine_not_before(se);
     op->send_digest = sim_engine_send_digest(h, op);
+    send_silently(se, op, iov, 1, len);
     return IO_PENDING;
 }
 

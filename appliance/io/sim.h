@@ -51,6 +51,8 @@ typedef struct sim_faults {
     u16 short_recv;       // a receive takes a random part of what has arrived
     u16 short_send;       // a send takes a random part of what there is room for
     u16 send_pending;     // readiness style: a send is not done at once although it could be
+    u16 send_silent;      // completion style: a send that goes out whole wakes nobody; its end is told when
+                          // io_run returns for another cause (as uring's sends within the submission do)
     u16 delay;            // a completion comes later than it could, up to delay_ns_max
     u16 late_recv;        // after io_recv_stop one more round of data is delivered
     u16 starve;           // a receive ends without a buffer although there is one
@@ -82,7 +84,7 @@ typedef struct sim_config {
 // What the simulator did: a fault that a test relies on must be seen to happen.
 typedef struct sim_counts {
     u64 steps, events;      // clock moves; completions delivered by all engines
-    u64 short_recvs, short_sends, send_waits, delays, late_recvs, starved, multishot_ends;
+    u64 short_recvs, short_sends, send_waits, silent_sends, delays, late_recvs, starved, multishot_ends;
     u64 resets, accept_errors, spurious_wakes, close_delays, attach_errors, time_jumps;
     u64 bytes_to_engines, bytes_to_peers;
     u64 poisoned;           // receive buffers overwritten when they went back

@@ -20,6 +20,8 @@ typedef struct sim_op {
     bool ended;              // a final receive completion is queued
     bool closing, reset;
     bool lent;               // the send in flight borrows a receive buffer
+    bool accept_single;      // one connection at a time
+    bool send_silent;        // the send is done, nobody was woken for it
     bool send_queued;        // the send is done, its completion is queued
     u16 lent_buf;
     u32 lent_len;
@@ -50,6 +52,7 @@ struct sim_engine {
     u32 *order;              // slots in this turn's order
     bool style_completion;   // of this turn
     bool rung;
+    bool tells_silent;       // this turn has another cause: silent sends end with it
     bool in_call;            // inside a starting call: no callback may run
     u64 deadline_ns;         // given to the last io_run
     // The loan that is open: inside on_recv.

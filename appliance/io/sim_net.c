@@ -194,6 +194,13 @@ bool sim_socket_can_write(sim_socket *socket) {
     return socket->other->in.used < socket->other->in.size;
 }
 
+u32 sim_socket_room(sim_socket *socket) {
+    if (socket->kind != SIM_SOCKET_STREAM || socket->write_shut || socket->other == NULL) return 0;
+    if (pipe_is_reset(socket->world, &socket->in)) return 0;
+    pipe_settle(socket->world, &socket->other->in);
+    return socket->other->in.size - socket->other->in.used;
+}
+
 ssize_t sim_socket_read(sim_socket *socket, u8 *out, u32 len) {
     sim *s = socket->world;
     sim_pipe *p = &socket->in;

@@ -96,6 +96,8 @@ u32 sim_socket_readable(sim_socket *s);
 // Whether a read would return something else than -EAGAIN, and a write.
 bool sim_socket_can_read(sim_socket *s);
 bool sim_socket_can_write(sim_socket *s);
+// Bytes that a write would take whole and without an error.
+u32 sim_socket_room(sim_socket *s);
 ssize_t sim_socket_read(sim_socket *s, u8 *out, u32 len);
 ssize_t sim_socket_write(sim_socket *s, const u8 *data, u32 len);
 void sim_socket_shutdown(sim_socket *s);

@@ -24,6 +24,7 @@ static bool recv_is_ready(sim_engine *se, const io_handle *h, sim_op *op) {
 
 static bool send_is_ready(sim_engine *se, const io_handle *h, sim_op *op) {
     if (!(h->armed & IO_ARMED_SEND) || op->send_queued) return false;
+    if (op->send_silent) return se->tells_silent;
     if (op->send_ns > se->world->now_ns) return false;
     return op->lent || sim_socket_can_write(op->socket);
 }
@@ -31,6 +32,7 @@ static bool send_is_ready(sim_engine *se, const io_handle *h, sim_op *op) {
 static bool accept_is_ready(sim_engine *se, const io_handle *h, const sim_op *op) {
     if (!(h->armed & IO_ARMED_ACCEPT) || op->ended || op->accept_ns > se->world->now_ns) return false;
     if ((h->armed & IO_ARMED_STOPPING) && !op->late) return false;
+    if (op->accept_single && op->queued > 0) return false;
     return op->socket->backlog_count > 0;
 }
 
@@ -291,11 +293,20 @@ static bool step_recv(sim_engine *se, io_handle *h, sim_op *op) {
     return more;
 }
 
+static u64 send_bytes(const io_handle *h, const sim_op *op) {
+    if (op->lent) return op->lent_len;
+    u64 bytes = 0;
+    for (u32 i = 0; i < h->send_iovs; i++) bytes += h->send_iov[i].iov_len;
+    return bytes;
+}
+
 static void step_send(sim_engine *se, io_handle *h, sim_op *op) {
     struct iovec lent = {.iov_base = (void *)(uintptr_t)op->lent_data, .iov_len = op->lent_len};
     ASSERT(sim_engine_send_digest(h, op) == op->send_digest);
-    int result = op->lent ? sim_engine_write(se, op, &lent, 1)
-                          : sim_engine_write(se, op, h->send_iov, h->send_iovs);
+    int result;
+    if (op->send_silent) result = (int)send_bytes(h, op);
+    else if (op->lent) result = sim_engine_write(se, op, &lent, 1);
+    else result = sim_engine_write(se, op, h->send_iov, h->send_iovs);
     if (result == -EAGAIN && !op->lent) return;
     op->send_queued = true;
     done_add(se, h, op, REC_SENT, result, -1, true, NULL);
@@ -383,6 +394,8 @@ int sim_engine_run(io_engine *e, u64 deadline_ns) {
         s->counts.spurious_wakes++;
         return 0;
     }
+    se->tells_silent = false;
+    se->tells_silent = se->deadline_ns <= s->now_ns || sim_engine_has_work(se);
     s->in_run = true;
     u64 before = s->counts.events;
     if (se->rung) {
@@ -398,6 +411,7 @@ int sim_engine_run(io_engine *e, u64 deadline_ns) {
         visit(se, se->order[i]);
     }
     queue_drain(se);
+    se->tells_silent = false; // has_work asks for other causes
     s->in_run = false;
     u64 done = s->counts.events - before;
     if (done > 0) hist_record(&e->stats.batch, done);

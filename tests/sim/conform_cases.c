@@ -453,6 +453,25 @@ static void case_accept_stop(lab *l) {
     for (u32 i = 0; i < 3; i++) far_close(&fars[i]);
 }
 
+// One by one: a stop inside on_accept leaves all others waiting.
+static void case_accept_single(lab *l) {
+    l->starting = true;
+    io_accept_stop(l->engines[0], &l->listener);
+    l->starting = false;
+    lab_settle(l);
+    far_end fars[5];
+    for (u32 i = 0; i < 5; i++) fars[i] = far_connect(l);
+    l->stop_in_accept = true;
+    for (u32 i = 0; i < 5; i++) {
+        io_accept_start_single(l->engines[0], &l->listener);
+        LAB_UNTIL(l, l->accepted_count > i);
+        lab_settle(l);
+        lab_say(l, "accepted %u, armed %d", l->accepted_count, l->listener.armed);
+    }
+    while (l->accepted_count > 0) lab_near(l, 0, l->accepted[--l->accepted_count]);
+    for (u32 i = 0; i < 5; i++) far_close(&fars[i]);
+}
+
 // No descriptor for a new connection: told once, accepting stops, and the connection is still there later.
 static void case_descriptors_run_out(lab *l) {
     l->starting = true;
@@ -493,6 +512,7 @@ const conform_case conform_cases[] = {
     {"wake", case_wake},
     {"deadline", case_deadline},
     {"accept_stop", case_accept_stop},
+    {"accept_single", case_accept_single},
     {"descriptors_run_out", case_descriptors_run_out},
 };
 const u32 conform_case_count = ARRAY_LEN(conform_cases);

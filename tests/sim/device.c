@@ -12,6 +12,7 @@
 #include "proto/frame.h"
 
 #define WAIT_NS (2 * NS_PER_S) // see may_shut
+#define WAIT_LOOK_NS_MAX (200 * NS_PER_MS)
 
 // --- the plan ---
 
@@ -276,7 +277,11 @@ void device_act(device *d) {
     }
     u64 think = d->plan.think_ns_max;
     d->next_ns = now + (sim_random_chance(&r->rng, 400) ? 0 : sim_random_below(&r->rng, think + 1));
-    // Nothing to do but wait: look again now and then, so that time can move.
+    // Nothing to do but wait: look again now and then, more and more seldom, so that time can move.
     bool waits = d->peer == NULL || d->write_dead || d->out_at == d->out_len;
-    if (waits) d->next_ns = now + sim_random_range(&r->rng, think / 2 + 1, think + NS_PER_MS);
+    d->waits_done = waits && d->got == d->got_before ? MIN(d->waits_done + 1, 8u) : 0;
+    d->got_before = d->got;
+    if (!waits) return;
+    u64 longest = MIN((think + NS_PER_MS) << d->waits_done, MAX(think, WAIT_LOOK_NS_MAX));
+    d->next_ns = now + sim_random_range(&r->rng, longest / 2 + 1, longest + 1);
 }

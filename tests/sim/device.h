@@ -51,7 +51,8 @@ struct device {
     size_t end_at;         // END_CLOSE, END_RESET: when so much was written
     u8 *expect;            // echo, ack: what may come back
     size_t expect_len, expect_size;
-    size_t got;            // bytes read
+    size_t got, got_before; // bytes read; at the last action
+    u32 waits_done;        // actions in a row without anything to do
     u64 next_ns;           // next action
     u64 connected_ns, last_write_ns, begun_ns, done_ns;
     bool done, shut, eof, reset, write_dead;

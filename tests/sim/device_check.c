@@ -165,9 +165,11 @@ void device_check_end(device *d) {
               d->plan.end, close_reason_name(d->reason));
     if (d->plan.end != END_FIN || d->reason != CLOSE_PEER) return;
     if (r->setup.sim.faults.reset > 0 && !d->eof) return;
+    if (r->drained) return; // cut at the deadline, or not waited for
     RIG_CHECK(r, d->eof && !d->reset, "device %u: its orderly end came back as a reset", d->number);
     if (d->mode == FRAME_PUBLISH) {
-        RIG_CHECK(r, d->acked == d->published && d->open,
+        // A device that ends right behind its hello does not wait for the answer, and may get none.
+        RIG_CHECK(r, d->acked == d->published && (d->open || d->published == 0),
                   "device %u: %u of %u frames acknowledged, and the end was orderly", d->number, d->acked,
                   d->published);
         RIG_CHECK(r, d->heartbeats_back == d->heartbeats, "device %u: %u of %u heartbeats answered",
@@ -202,7 +204,8 @@ void device_check_deliveries(rig *r) {
                      sub->seen_count[p], must, p, sub->seen_from[p]);
         }
     }
-    u64 dropped = RIG_METRIC(r, delivery_dropped);
+    // Deliveries refused to a connection that is ending are counted too, so this is an upper bound.
+    u64 dropped = r->setup.roomy ? 0 : RIG_METRIC(r, delivery_dropped);
     RIG_CHECK(r, missing <= dropped, "%" PRIu64 " messages missing, %" PRIu64 " counted as dropped",
               missing, dropped);
 }

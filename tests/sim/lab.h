@@ -55,6 +55,7 @@ struct lab {
     struct sockaddr_storage addr;
     socklen_t addr_len;
     bool starting;          // a starting call runs
+    bool stop_in_accept;    // call io_accept_stop inside on_accept
     int accept_error;       // last error of on_accept, 0 = none
     int accepted[LAB_NEARS_MAX]; // descriptors that no near end has taken yet
     u32 accepted_count;

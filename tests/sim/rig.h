@@ -24,6 +24,7 @@ typedef struct rig_setup {
     listener_config listeners[RIG_LISTENERS_MAX];
     worker_budget budget;
     bool tight;           // limits or budgets are so small that devices may be refused or dropped
+    bool roomy;           // no message may be dropped for want of room
     bool stalls;          // time may move while there is work: a process that was not scheduled
 } rig_setup;
 

@@ -15,7 +15,14 @@
 #define RUN_NS (1200 * NS_PER_S)  // virtual time a scenario may take
 #define EMPTY_NS (60 * NS_PER_S)  // virtual time in which the gateway must have let go
 
+// What the gateway did in all runs: a path that no seed takes is not tested.
+typedef struct gateway_totals {
+    u64 pauses, moved, dropped, delivered, copied, refused_memory, overflows;
+    u64 closes[CLOSE_REASONS];
+} gateway_totals;
+
 static sim_counts totals;
+static gateway_totals gateway_sum;
 static u64 last_digest;
 
 u64 scenario_digest(void) {
@@ -26,14 +33,35 @@ void scenario_print_counts(void) {
     const sim_counts *t = &totals;
     printf("simulated: %" PRIu64 " events, %" PRIu64 " clock moves; %" PRIu64 " bytes in, %" PRIu64
            " out\nfaults: %" PRIu64 " short receives, %" PRIu64 " short sends, %" PRIu64
-           " sends that waited, %" PRIu64 " delays, %" PRIu64 " late receives, %" PRIu64
+           " sends that waited, %" PRIu64 " silent sends, %" PRIu64 " delays, %" PRIu64 " late receives, %" PRIu64
            " without a buffer, %" PRIu64 " multishots ended, %" PRIu64 " resets, %" PRIu64
            " accept errors, %" PRIu64 " spurious wakes, %" PRIu64 " delayed closes, %" PRIu64
            " attach errors, %" PRIu64 " time jumps, %" PRIu64 " buffers poisoned\n",
            t->events, t->steps, t->bytes_to_engines, t->bytes_to_peers, t->short_recvs, t->short_sends,
-           t->send_waits, t->delays, t->late_recvs, t->starved, t->multishot_ends, t->resets,
+           t->send_waits, t->silent_sends, t->delays, t->late_recvs, t->starved, t->multishot_ends, t->resets,
            t->accept_errors, t->spurious_wakes, t->close_delays, t->attach_errors, t->time_jumps,
            t->poisoned);
+    const gateway_totals *g = &gateway_sum;
+    printf("gateway: %" PRIu64 " pauses, %" PRIu64 " moved, %" PRIu64 " delivered, %" PRIu64
+           " dropped, %" PRIu64 " bytes copied, %" PRIu64 " buffers refused, %" PRIu64
+           " messages behind a full ring\nclosed:", g->pauses, g->moved, g->delivered, g->dropped, g->copied,
+           g->refused_memory, g->overflows);
+    for (u32 i = 0; i < CLOSE_REASONS; i++) {
+        if (g->closes[i] > 0) printf(" %s %" PRIu64, close_reason_name(i), g->closes[i]);
+    }
+    printf("\n");
+}
+
+static void gateway_add(const rig *r) {
+    gateway_totals *g = &gateway_sum;
+    g->pauses += RIG_METRIC(r, recv_pauses);
+    g->moved += RIG_METRIC(r, moved_in);
+    g->delivered += RIG_METRIC(r, delivered);
+    g->dropped += RIG_METRIC(r, delivery_dropped);
+    g->copied += RIG_METRIC(r, copied_in_bytes);
+    g->refused_memory += RIG_METRIC(r, memory_refused);
+    g->overflows += RIG_METRIC(r, post_overflows);
+    for (u32 i = 0; i < CLOSE_REASONS; i++) g->closes[i] += rig_closes(r, (close_reason)i);
 }
 
 static void totals_add(const sim_counts *c) {
@@ -57,11 +85,12 @@ static void faults_choose(sim_random *rng, u32 net, sim_faults *f) {
     f->short_recv = some(rng, 600);
     f->short_send = some(rng, 600);
     f->send_pending = some(rng, 600);
+    f->send_silent = some(rng, 1000);
     f->multishot_end = some(rng, 500);
     f->starve = some(rng, 300);
+    f->late_recv = some(rng, 1000);
     if (net == NET_CUTS) return;
     f->delay = some(rng, 400);
-    f->late_recv = some(rng, 1000);
     f->spurious_wake = some(rng, 200);
     f->close_delay = some(rng, 500);
     f->accept_error = some(rng, 100);
@@ -107,7 +136,7 @@ static void setup_choose(rig_setup *setup, sim_random *rng, u64 seed, FILE *trac
 static listener_config *listener_choose(rig_setup *setup, sim_random *rng, frame_mode mode,
                                         const char *name, const scale *size) {
     listener_config *l = &setup->listeners[setup->listener_count++];
-    static const u32 highs[] = {512, 4096, 65536};
+    static const u32 highs[] = {64, 512, 4096, 65536};
     snprintf(l->name, sizeof(l->name), "%s", name);
     l->protocol = PROTOCOL_FRAME;
     l->mode = mode;
@@ -155,6 +184,7 @@ static void finish(rig *r, char *failure, size_t failure_bytes) {
     if (!rig_is_failed(r)) device_check_deliveries(r);
     sim_counts counts = sim_counts_get(r->world);
     totals_add(&counts);
+    gateway_add(r);
     last_digest = sim_digest(r->world);
     rig_close(r, failure, failure_bytes);
 }
@@ -198,13 +228,13 @@ static void run_publish(u64 seed, FILE *trace, char *failure, size_t failure_byt
     setup.workers = (u32)sim_random_range(&rng, 1, RIG_WORKERS_MAX);
     static const char *const names[] = {"publishers", "subscribers", "both"};
     static const char *const ups[] = {"m/%i", "x/%i", "m/%i"}, *const downs[] = {"none/%i", "m/#", "m/+"};
-    bool roomy = sim_random_chance(&rng, 500); // nothing may be dropped then
+    setup.roomy = sim_random_chance(&rng, 500);
     for (u32 i = 0; i < 3; i++) {
         listener_config *l = listener_choose(&setup, &rng, FRAME_PUBLISH, names[i], &size);
         snprintf(l->up_topic, sizeof(l->up_topic), "%s", ups[i]);
         snprintf(l->down_topic, sizeof(l->down_topic), "%s", downs[i]);
         l->max_frame = MAX(l->max_frame, 200u); // a hello fits
-        if (roomy) l->out_bytes_max = 32u << 20;
+        if (setup.roomy) l->out_bytes_max = 32u << 20;
         if (sim_random_chance(&rng, 300)) snprintf(l->token, sizeof(l->token), "secret");
     }
     rig *r = rig_open(&setup);
@@ -221,13 +251,6 @@ static void run_publish(u64 seed, FILE *trace, char *failure, size_t failure_byt
         device_add(r, &plan);
     }
     rig_run(r, RUN_NS);
-    if (roomy && !rig_is_failed(r)) {
-        // Too large for a subscriber's max_frame is a drop as well.
-        bool same = setup.listeners[0].max_frame == setup.listeners[1].max_frame;
-        RIG_CHECK(r, !same || RIG_METRIC(r, delivery_dropped) == 0 || setup.sim.faults.reset > 0,
-                  "%" PRIu64 " deliveries dropped although there was room",
-                  RIG_METRIC(r, delivery_dropped));
-    }
     finish(r, failure, failure_bytes);
 }
 
@@ -282,6 +305,8 @@ static void run_quiet(u64 seed, FILE *trace, char *failure, size_t failure_bytes
     setup_choose(&setup, &rng, seed, trace, NET_CLEAN, &size);
     listener_config *l = listener_choose(&setup, &rng, FRAME_ECHO, "echo", &size);
     l->idle_timeout_ms = 7 * 24 * 3600 * 1000ull;
+    l->out_bytes_high = 65536; // nobody reads during the quiet time
+    l->out_bytes_max = 2 * l->out_bytes_high;
     rig *r = rig_open(&setup);
     for (u32 i = 0; i < 20; i++) {
         device_plan plan = plan_choose(&rng, 0, &size);
@@ -382,7 +407,9 @@ static void run_drain(u64 seed, FILE *trace, char *failure, size_t failure_bytes
     u64 deadline = sim_now_ns(r->world) + sim_random_below(&rng, 5 * NS_PER_S);
     rig_drain(r, deadline);
     // A delayed close may come that much later, and a stalled process notices late.
-    rig_run(r, deadline - sim_now_ns(r->world) + 2 * NS_PER_S);
+    u64 end = deadline + 2 * NS_PER_S;
+    rig_run(r, end - sim_now_ns(r->world));
+    while (!rig_is_failed(r) && rig_conns(r) > 0 && sim_now_ns(r->world) < end) rig_turn(r, NS_PER_S);
     RIG_CHECK(r, rig_conns(r) == 0, "%u connections after the drain's deadline", rig_conns(r));
     for (u32 i = 0; i < r->device_count; i++) device_leave(r->devices[i]);
     finish(r, failure, failure_bytes);

@@ -19,7 +19,7 @@ typedef struct tally {
 
 // Faults that cut, delay and reorder, but lose nothing.
 static const sim_faults harmless_faults = {
-    .short_recv = 300, .short_send = 300, .send_pending = 300, .delay = 200, .late_recv = 500,
+    .short_recv = 300, .short_send = 300, .send_pending = 300, .send_silent = 400, .delay = 200, .late_recv = 500,
     .starve = 200, .multishot_end = 200, .spurious_wake = 100, .close_delay = 300,
     .attach_error = 100, .time_jump = 50, .delay_ns_max = 3 * NS_PER_MS, .jump_ns_max = NS_PER_S,
 };

@@ -14,6 +14,7 @@
 
 #include "scenario.h"
 
+#define STATUS_REPORTED 3 // the address sanitizer uses 1
 #define FAILURES_MAX 5u // of one scenario; then it is given up
 
 typedef struct progress {
@@ -34,7 +35,7 @@ static void report(const options *o, const scenario *s, u64 seed, const char *wh
     fflush(stdout);
 }
 
-// In the child. Exit status 0: all done; 1: the seed in progress failed and was reported.
+// In the child. Exit status 0: all done; STATUS_REPORTED: the seed in progress failed and was reported.
 static void child_run(const options *o, const scenario *s, u64 first, u64 end, progress *p) {
     char failure[1024];
     for (u64 seed = first; seed < end; seed++) {
@@ -43,7 +44,7 @@ static void child_run(const options *o, const scenario *s, u64 first, u64 end, p
         s->run(seed, NULL, failure, sizeof(failure));
         if (failure[0] != '\0') {
             report(o, s, seed, failure);
-            _exit(1);
+            _exit(STATUS_REPORTED);
         }
         p->done++;
     }
@@ -77,7 +78,7 @@ static u32 scenario_run(const options *o, const scenario *s, u64 *done) {
             report(o, s, end - 1, what);
             break;
         }
-        bool reported = WIFEXITED(status) && WEXITSTATUS(status) == 1;
+        bool reported = WIFEXITED(status) && WEXITSTATUS(status) == STATUS_REPORTED;
         if (WIFSIGNALED(status)) snprintf(what, sizeof(what), "died of signal %d", WTERMSIG(status));
         else snprintf(what, sizeof(what), "the process ended with status %d", WEXITSTATUS(status));
         if (!reported) report(o, s, p->seed, what);
