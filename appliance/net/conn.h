@@ -117,7 +117,7 @@ _Static_assert(sizeof(conn) <= 448, "an idle connection costs at most 512 bytes,
 // Queues bytes for sending (copied). Returns 0; or the close reason that applies when the output budget
 // is exceeded or memory is short: return it from the protocol function.
 int conn_send(conn *c, const void *data, u32 len);
-// The same for a packet in two parts: it goes whole, or a reason is returned.
+// The same for a packet in two parts: it is queued whole, or nothing is and a reason is returned.
 int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u32 len);
 // Queues bytes that lie in the buffer being dispatched (inside packet() or stream()): adjacent ranges are
 // sent as one without a copy; falls back to a copy where that is not possible.

@@ -15,11 +15,11 @@ static void segment_free(conn *c, out_segment *segment) {
     worker_buf_free(c->owner, segment, segment->size);
 }
 
-static out_segment *segment_alloc(conn *c, u32 bytes) {
-    // The first segment is small (an acknowledgement); a queue that grows gets larger ones.
+// A segment with room for some of the bytes. after: size of the one before it, 0 = none: the first is
+// small (an acknowledgement), a queue that grows gets larger ones.
+static out_segment *segment_alloc(conn *c, u32 bytes, u32 after) {
     u32 want = (u32)sizeof(out_segment) + bytes;
-    u32 least = c->out_tail == NULL ? LIMIT_OUT_SEGMENT_MIN_BYTES : MIN(c->out_tail->size * 4,
-                                                                        LIMIT_OUT_SEGMENT_MAX_BYTES);
+    u32 least = after == 0 ? LIMIT_OUT_SEGMENT_MIN_BYTES : MIN(after * 4, LIMIT_OUT_SEGMENT_MAX_BYTES);
     want = MIN(MAX(want, least), LIMIT_OUT_SEGMENT_MAX_BYTES);
     u32 size;
     out_segment *segment = worker_buf_alloc(c->owner, want, &size);
@@ -60,37 +60,51 @@ u32 conn_send_room(const conn *c) {
     return c->out_bytes < max ? max - c->out_bytes : 0;
 }
 
-// Returns 0 or CLOSE_NO_MEMORY: then the connection has to end, part of the bytes may be queued.
-static int append(conn *c, const void *data, u32 len) {
-    const u8 *from = data;
-    u32 left = len;
-    while (left > 0) {
-        out_segment *segment = c->out_tail;
-        if (segment == NULL || segment_room(segment) == 0) {
-            segment = segment_alloc(c, left);
-            if (segment == NULL) return CLOSE_NO_MEMORY;
-            if (c->out_tail == NULL) c->out_head = segment;
-            else c->out_tail->next = segment;
-            c->out_tail = segment;
-        }
-        u32 take = MIN(left, segment_room(segment));
-        memcpy(segment->data + segment->used, from, take);
-        segment->used += take;
-        from += take;
-        left -= take;
+// Makes room for len bytes behind the last one, or changes nothing. out_tail stays where bytes go next.
+static bool room_make(conn *c, u32 len) {
+    u32 room = c->out_tail != NULL ? segment_room(c->out_tail) : 0;
+    u32 size = c->out_tail != NULL ? c->out_tail->size : 0;
+    out_segment *first = NULL, **link = &first;
+    while (room < len) {
+        *link = segment_alloc(c, len - room, size);
+        if (*link == NULL) break;
+        room += segment_room(*link);
+        size = (*link)->size;
+        link = &(*link)->next;
     }
-    c->out_bytes += len;
-    counter_add(&c->owner->metrics.copied_out_bytes, len);
-    return 0;
+    if (room >= len) {
+        if (c->out_tail == NULL) c->out_head = c->out_tail = first;
+        else c->out_tail->next = first;
+        return true;
+    }
+    while (first != NULL) {
+        out_segment *next = first->next;
+        segment_free(c, first);
+        first = next;
+    }
+    return false;
+}
+
+// Copies into the room that was made.
+static void append(conn *c, const u8 *data, u32 len) {
+    for (u32 done = 0; done < len;) {
+        if (segment_room(c->out_tail) == 0) c->out_tail = c->out_tail->next;
+        u32 take = MIN(len - done, segment_room(c->out_tail));
+        memcpy(c->out_tail->data + c->out_tail->used, data + done, take);
+        c->out_tail->used += take;
+        done += take;
+    }
 }
 
 int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u32 len) {
     if (c->flags & CONN_CLOSING) return 0;
     if ((u64)head_len + len > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
-    int reason = append(c, head, head_len);
-    if (reason == 0) reason = append(c, data, len);
-    if (reason != 0) return reason;
+    if (!room_make(c, head_len + len)) return CLOSE_NO_MEMORY;
+    append(c, head, head_len);
+    append(c, data, len);
+    c->out_bytes += head_len + len;
     c->packets_out++;
+    counter_add(&c->owner->metrics.copied_out_bytes, head_len + len);
     counter_add(&c->owner->metrics.packets_out, 1);
     mark_dirty(c);
     pause_if_full(c);
@@ -127,7 +141,7 @@ static int lent_remainder_queue(conn *c, u32 sent) {
     c->lent_len = 0;
     while (left > 0) {
         // From the end, each piece put before the others.
-        out_segment *segment = segment_alloc(c, left);
+        out_segment *segment = segment_alloc(c, left, 0);
         if (segment == NULL) return CLOSE_NO_MEMORY;
         u32 take = MIN(left, segment_room(segment));
         memcpy(segment->data, from + left - take, take);

@@ -140,10 +140,7 @@ static bool session_deliver(void *subscriber, const char *topic, u32 topic_len, 
     if (conn_send_room(c) < FRAME_HEADER_BYTES + payload_len) return false;
     u8 head[FRAME_HEADER_BYTES];
     frame_length_write(head, payload_len);
-    int reason = conn_send_parts(c, head, sizeof(head), payload, payload_len);
-    if (reason == 0) return true;
-    conn_close(c, (close_reason)reason); // part of a frame can not be taken back
-    return false;
+    return conn_send_parts(c, head, sizeof(head), payload, payload_len) == 0;
 }
 
 static void session_subscribed(void *subscriber, int result) {

@@ -173,8 +173,12 @@ int conn_send(conn *c, const void *data, u32 len) {
 
 int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u32 len) {
     if ((u64)head_len + len > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
+    fake_conn *f = fake_of(c);
+    u32 before = f->out_len;
     int result = conn_send(c, head, head_len);
-    return result == 0 ? conn_send(c, data, len) : result;
+    if (result == 0) result = conn_send(c, data, len);
+    if (result != 0) f->out_len = before; // whole or not at all
+    return result;
 }
 
 int conn_send_in_place(conn *c, const u8 *data, u32 len) {
