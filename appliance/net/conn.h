@@ -23,8 +23,9 @@ typedef struct conn conn;
 typedef struct out_segment out_segment;
 
 // What a protocol gives. Functions that return int return 0, or a close_reason (> 0) that ends the
-// connection; PROTO_BLOCKED (< 0) from packet() means "not taken: stop reading, call again with the same
-// packet after conn_unblock".
+// connection once the output queued before has gone (at once for slow_consumer and no_memory);
+// PROTO_BLOCKED (< 0) from packet() means "not taken: stop reading, call again with the same packet after
+// conn_unblock".
 #define PROTO_BLOCKED (-1)
 // The same, but the protocol itself knows the moment and calls conn_unblock.
 #define PROTO_WAITING (-10)

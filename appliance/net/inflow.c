@@ -13,10 +13,18 @@
 // What is to happen after a packet was offered to the protocol.
 enum { FEED_NEXT, FEED_STOP };
 
+// The protocol ends the connection for what the peer sent. What was accepted before is still answered: a
+// device that is told of its frames does not send them again. A peer that can not take output, or for
+// which there is no memory, is ended at once.
+static void end_for(conn *c, int reason) {
+    if (reason == CLOSE_SLOW_CONSUMER || reason == CLOSE_NO_MEMORY) conn_close(c, (close_reason)reason);
+    else conn_close_after_flush(c, (close_reason)reason);
+}
+
 static int packet_deliver(conn *c, u8 *data, u32 len) {
     int result = c->proto->packet(c, data, len);
     if (result > 0) {
-        conn_close(c, (close_reason)result);
+        end_for(c, result);
         return FEED_STOP;
     }
     if (result == PROTO_BLOCKED || result == PROTO_WAITING) {
@@ -119,7 +127,7 @@ static u32 feed(conn *c, u8 *data, u32 len) {
         if (c->head_len > 0) {
             int taken = head_fill(c, data + at, len - at);
             if (taken < 0) {
-                conn_close(c, (close_reason)-taken);
+                end_for(c, -taken);
                 break;
             }
             at += (u32)taken;
@@ -129,7 +137,7 @@ static u32 feed(conn *c, u8 *data, u32 len) {
         u32 size = 0;
         int reason = c->proto->packet_size(c, data + at, len - at, &size);
         if (reason != 0) {
-            conn_close(c, (close_reason)reason);
+            end_for(c, reason);
             break;
         }
         if (size == 0) {

@@ -68,10 +68,10 @@ def test_explicit_uring_fails_with_the_cause_under_emulation():
 
 
 def test_commands():
-    for arguments in (["version"], ["help"], ["probe"]):
+    for arguments, codes in ((["version"], {0}), (["help"], {0}), (["probe"], {0, 1})):
         result = subprocess.run([*command(), *arguments], capture_output=True, text=True,
                                 timeout=GUARD_S * SLOWER)
-        assert result.returncode == 0, result
+        assert result.returncode in codes, result
 
 
 @pytest.mark.parametrize("scenario", [

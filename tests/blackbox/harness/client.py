@@ -136,7 +136,7 @@ class Device:
             piece = self.sock.recv(1 << 16)
             self.pending += piece
             return False
-        except socket.timeout:
+        except (socket.timeout, BlockingIOError):  # the latter when seconds is 0
             return True
         except ConnectionResetError:
             return False
