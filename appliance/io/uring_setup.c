@@ -10,7 +10,10 @@
 
 #define SQ_ENTRIES_DEFAULT 1024u // with multishot the queue holds sends, re-arms and closes only
 #define CQ_ENTRIES_MIN 4096u
-#define RECV_BUFS_DEFAULT 1024u
+// 1 MiB a worker. Since 6.10 one wait runs a few dozen receives at the most, so more would only be
+// touched in turn: 64, 256 and 1,024 cost the same per message. Older kernels may end receives with
+// ENOBUFS in a burst, which re-arms them.
+#define RECV_BUFS_DEFAULT 256u
 
 // What the gateway submits, and nothing else: a compromised worker can not open files or sockets
 // through its ring.
