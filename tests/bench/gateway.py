@@ -47,7 +47,7 @@ class Gateway:
             if status and status.get("ready"):
                 for row in status.get("listeners", []):
                     if row.get("name") == "devices":
-                        self.port = int(row["address"].rsplit(":", 1)[1])
+                        self.port = int(row["bind"].rsplit(":", 1)[1])
         return self
 
     def ctl(self, *words):
