@@ -52,15 +52,13 @@ static u32 frame_len(device *d) {
     return (u32)sim_random_range(rng, 1, max);
 }
 
-static void plan_frame(device *d) {
-    u32 len = frame_len(d);
-    if (len == 0) {
-        out_head(d, 0);
-        d->heartbeats++;
-        if (d->mode != FRAME_PUBLISH) expect_put(d, "\0\0\0\0", FRAME_HEADER_BYTES);
-        return;
-    }
-    if (d->mode == FRAME_PUBLISH) len = MAX(len, DEVICE_MESSAGE_MIN);
+static void plan_heartbeat(device *d) {
+    out_head(d, 0);
+    d->heartbeats++;
+    if (d->mode != FRAME_PUBLISH) expect_put(d, "\0\0\0\0", FRAME_HEADER_BYTES);
+}
+
+static void plan_message(device *d, u32 len) {
     u8 *payload = malloc(len);
     ASSERT(payload != NULL);
     device_message_make(payload, len, d->number, d->published + 1);
@@ -75,6 +73,14 @@ static void plan_frame(device *d) {
         expect_put(d, ack, sizeof(ack));
     }
     free(payload);
+}
+
+static void plan_frame(device *d) {
+    u32 len = frame_len(d);
+    if (len == 0) plan_heartbeat(d);
+    else plan_message(d, d->mode == FRAME_PUBLISH ? MAX(len, DEVICE_MESSAGE_MIN) : len);
+    d->due[d->frames_planned].written = d->out_len;
+    d->due[d->frames_planned++].answered = d->expect_len;
 }
 
 static void plan_hello(device *d) {
@@ -117,12 +123,10 @@ static void plan_tail(device *d) {
 static void plan_make(device *d) {
     if (d->plan.end == END_SILENT) return;
     d->starts = calloc(d->plan.frames + 1, sizeof(*d->starts));
-    ASSERT(d->starts != NULL);
+    d->due = calloc(d->plan.frames + 1, sizeof(*d->due));
+    ASSERT(d->starts != NULL && d->due != NULL);
     if (d->mode == FRAME_PUBLISH) {
-        if (sim_random_chance(&d->rig->rng, 100)) { // alive before it says who it is
-            out_head(d, 0);
-            d->heartbeats++;
-        }
+        if (sim_random_chance(&d->rig->rng, 100)) plan_heartbeat(d); // alive before it says who it is
         plan_hello(d);
     }
     for (u32 i = 0; i < d->plan.frames; i++) plan_frame(d);
@@ -148,6 +152,7 @@ void device_free(device *d) {
     free(d->out);
     free(d->expect);
     free(d->starts);
+    free(d->due);
     free(d->in);
     free(d);
 }
@@ -197,7 +202,8 @@ static void read_some(device *d) {
     ssize_t n = sim_peer_read(d->peer, data, want);
     if (n > 0) device_check_bytes(d, data, (size_t)n);
     else if (n == 0) d->eof = true;
-    else if (n != -EAGAIN) d->reset = true;
+    else if (n == -EAGAIN) device_check_progress(d);
+    else d->reset = true;
 }
 
 static void write_some(device *d) {
@@ -232,10 +238,8 @@ static void stay_alive(device *d) {
     if (!d->plan.waits || d->shut || d->write_dead || d->out_at < d->out_len || may_shut(d)) return;
     u64 now = sim_now_ns(d->rig->world);
     if (now - d->last_write_ns < conf->idle_timeout_ms * NS_PER_MS / 4) return;
-    out_head(d, 0);
+    plan_heartbeat(d);
     d->whole_len = d->out_len;
-    d->heartbeats++;
-    if (d->mode != FRAME_PUBLISH) expect_put(d, "\0\0\0\0", FRAME_HEADER_BYTES);
 }
 
 static void end_if_due(device *d) {
@@ -246,6 +250,7 @@ static void end_if_due(device *d) {
         if (said_all && !d->shut && may_shut(d)) {
             sim_peer_shutdown(d->peer);
             d->shut = true;
+            d->progress_ns = sim_now_ns(d->rig->world);
         }
         break;
     case END_CLOSE:

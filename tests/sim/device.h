@@ -47,6 +47,11 @@ struct device {
     char text[CONN_PEER_TEXT]; // its address as the gateway prints it
     u8 *out;               // the whole stream to be written
     size_t out_len, out_at, out_size;
+    struct {               // of each frame: its end in out, and what came back by then
+        size_t written, answered;
+    } *due;
+    u32 frames_planned, frames_due; // frames_due: whole in the pipe
+    u64 progress_ns;       // last time something came back, or nothing was due
     size_t whole_len;      // of out: complete frames the gateway has to take
     size_t end_at;         // END_CLOSE, END_RESET: when so much was written
     u8 *expect;            // echo, ack: what may come back
@@ -80,6 +85,8 @@ void device_free(device *d);
 // --- device_check.c ---
 // Bytes that came from the gateway.
 void device_check_bytes(device *d, const u8 *data, size_t len);
+// Nothing came although it tried to read: may it be so? A gateway that forgot a connection is found here.
+void device_check_progress(device *d);
 // Everything is over: was it right?
 void device_check_end(device *d);
 // Over all devices: what was published, acknowledged and not delivered has to be counted as dropped.

@@ -117,6 +117,37 @@ void device_check_bytes(device *d, const u8 *data, size_t len) {
         }
     }
     d->got += len;
+    d->progress_ns = sim_now_ns(d->rig->world);
+}
+
+// How long an answer may take when the device reads all the time. On a clean network only the gateway
+// itself takes time, and it takes none; else every delay of the world may come together.
+#define PROGRESS_CLEAN_NS (200 * NS_PER_MS)
+#define PROGRESS_NS (5 * NS_PER_S)
+
+void device_check_progress(device *d) {
+    rig *r = d->rig;
+    u64 now = sim_now_ns(r->world);
+    while (d->frames_due < d->frames_planned && d->due[d->frames_due].written <= d->out_at) {
+        d->frames_due++;
+        if (d->frames_due == 1 || d->progress_ns < d->last_write_ns) d->progress_ns = d->last_write_ns;
+    }
+    bool owed;
+    if (d->mode == FRAME_PUBLISH) {
+        owed = d->open && d->frames_due > d->acked + d->heartbeats_back;
+    } else {
+        owed = d->frames_due > 0 && d->got < d->due[d->frames_due - 1].answered;
+    }
+    if (d->shut && d->plan.end == END_FIN) owed = true; // the end of the stream, at least
+    if (!owed || r->tight || r->drained || r->setup.sim.faults.reset > 0) {
+        d->progress_ns = now;
+        return;
+    }
+    const sim_config *net = &r->setup.sim;
+    bool clean = net->latency_ns_max == 0 && net->faults.delay == 0 && net->faults.time_jump == 0;
+    u64 bound = clean && !r->setup.stalls ? PROGRESS_CLEAN_NS : PROGRESS_NS;
+    RIG_CHECK(r, now - d->progress_ns <= bound, "device %u: nothing came back for %" PRIu64 " ms, %zu bytes so far",
+              d->number, (u64)((now - d->progress_ns) / NS_PER_MS), d->got);
 }
 
 // --- the end ---
@@ -165,7 +196,8 @@ void device_check_end(device *d) {
               d->plan.end, close_reason_name(d->reason));
     if (d->plan.end != END_FIN || d->reason != CLOSE_PEER) return;
     if (r->setup.sim.faults.reset > 0 && !d->eof) return;
-    if (r->drained) return; // cut at the deadline, or not waited for
+    // Cut at the drain's deadline, or taken over, while the last output was on its way: the first reason stays.
+    if (r->drained || d->plan.id != NULL) return;
     RIG_CHECK(r, d->eof && !d->reset, "device %u: its orderly end came back as a reset", d->number);
     if (d->mode == FRAME_PUBLISH) {
         // A device that ends right behind its hello does not wait for the answer, and may get none.
