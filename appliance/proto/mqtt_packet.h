@@ -94,6 +94,7 @@ typedef struct mqtt_goodbye { // DISCONNECT and AUTH: a reason and properties
 typedef struct mqtt_packet {
     u8 type;
     u8 version;
+    u32 fault_property; // after a fault in a property: its identifier; else 0
     union { // by type; PINGREQ and PINGRESP have nothing
         mqtt_connect connect;
         mqtt_connack connack;
@@ -121,9 +122,10 @@ typedef struct mqtt_codec {
 // can not be are refused at the first byte, a packet over the maximum before its body is read.
 mqtt_fault mqtt_packet_size(const mqtt_codec *codec, const u8 *head, u32 len, u32 *packet_bytes);
 
-// Parses one whole packet of len bytes, as cut by mqtt_packet_size. After a fault only out->type
-// and out->version are set: version is the one an answer is to be written in, MQTT_UNKNOWN when a
-// CONNECT did not get as far as telling it. Any thread; data must stay while *out is used.
+// Parses one whole packet of len bytes, as cut by mqtt_packet_size. After a fault only type,
+// version and fault_property are set: version is the one an answer is to be written in,
+// MQTT_UNKNOWN when a CONNECT did not get as far as telling it. Any thread; data must stay while
+// *out is used.
 mqtt_fault mqtt_parse(const mqtt_codec *codec, const u8 *data, u32 len, mqtt_packet *out);
 
 // --- filters ---

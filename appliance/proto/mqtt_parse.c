@@ -38,8 +38,8 @@ mqtt_bytes mqtt_read_string(mqtt_reader *r) {
 }
 
 void mqtt_check_topic(mqtt_reader *r, mqtt_bytes topic) {
-    bool valid = topic_name_is_valid((const char *)topic.data, topic.len);
-    if (LIKELY(valid && (r->codec->flags & MQTT_REFUSE_CONTROLS) == 0)) return;
+    bool any_character = (r->codec->flags & MQTT_REFUSE_CONTROLS) == 0;
+    if (LIKELY(any_character && mqtt_topic_is_plain(topic))) return;
     mqtt_check_string(r, topic);
     if (topic.len == 0) mqtt_reader_fail(r, MQTT_FAULT_TOPIC_EMPTY);
     if (mqtt_text_has_wildcard(topic)) mqtt_reader_fail(r, MQTT_FAULT_TOPIC_WILDCARD);
@@ -125,7 +125,8 @@ static void read_head(mqtt_reader *r, mqtt_packet *out, u32 len) {
     r->length_not_minimal = fault == MQTT_FAULT_VARINT_NOT_MINIMAL;
     if (r->length_not_minimal && r->version != MQTT_5) fault = MQTT_FAULT_NONE;
     if (fault != MQTT_FAULT_NONE) mqtt_reader_fail(r, fault);
-    if (len > r->codec->packet_bytes_max) mqtt_reader_fail(r, MQTT_FAULT_TOO_LARGE);
+    u32 size = len - cursor_left(&r->in) + remaining;
+    if (size > r->codec->packet_bytes_max) mqtt_reader_fail(r, MQTT_FAULT_TOO_LARGE);
     if (remaining > cursor_left(&r->in)) mqtt_reader_fail(r, MQTT_FAULT_TRUNCATED);
     if (remaining < cursor_left(&r->in)) mqtt_reader_fail(r, MQTT_FAULT_TRAILING);
 }
@@ -134,10 +135,12 @@ mqtt_fault mqtt_parse(const mqtt_codec *codec, const u8 *data, u32 len, mqtt_pac
     ASSERT(codec->version != MQTT_UNKNOWN || codec->sender == MQTT_FROM_CLIENT);
     mqtt_reader r = {.in = cursor_of(data, len), .codec = codec, .version = codec->version};
     out->version = codec->version;
+    out->fault_property = 0;
     read_head(&r, out, len);
     if (UNLIKELY(r.fault != MQTT_FAULT_NONE)) return r.fault;
     families[out->type](&r, out);
     if (UNLIKELY(r.in.overrun)) mqtt_reader_fail(&r, MQTT_FAULT_TRUNCATED);
     if (UNLIKELY(cursor_left(&r.in) > 0)) mqtt_reader_fail(&r, MQTT_FAULT_TRAILING);
+    out->fault_property = r.fault_property;
     return r.fault;
 }

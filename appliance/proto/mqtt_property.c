@@ -128,6 +128,8 @@ static void check_place(mqtt_reader *r, const mqtt_property_rule *rule, u16 plac
 
 static void read_property(mqtt_reader *r, u16 place, u64 *present) {
     u32 id = mqtt_read_varint(r);
+    if (r->fault != MQTT_FAULT_NONE) return;
+    r->fault_property = id; // stays if there is one
     const mqtt_property_rule *rule = mqtt_property_rule_of(id);
     if (rule == NULL) {
         mqtt_reader_fail(r, MQTT_FAULT_PROPERTY_UNKNOWN);
@@ -138,6 +140,8 @@ static void read_property(mqtt_reader *r, u16 place, u64 *present) {
     mqtt_fault fault = decode_value(&r->in, &property);
     if (fault != MQTT_FAULT_NONE) mqtt_reader_fail(r, fault);
     check_value(r, rule, &property);
+    if (r->in.overrun) mqtt_reader_fail(r, MQTT_FAULT_TRUNCATED);
+    if (r->fault == MQTT_FAULT_NONE) r->fault_property = 0;
     *present |= 1ull << id;
 }
 
@@ -158,7 +162,8 @@ mqtt_properties mqtt_read_properties(mqtt_reader *r, u32 place) {
     // A property cut by the end of the list is cut, even though the packet goes on.
     if (r->in.overrun) mqtt_reader_fail(r, MQTT_FAULT_TRUNCATED);
     r->in = whole;
-    return props;
+    // Nobody walks a list that was not checked to its end.
+    return r->fault == MQTT_FAULT_NONE ? props : (mqtt_properties){0};
 }
 
 bool mqtt_property_next(cursor *at, mqtt_property *out) {

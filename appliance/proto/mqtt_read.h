@@ -17,6 +17,7 @@ typedef struct mqtt_reader {
     u8 flags;                 // low four bits of the fixed header
     bool length_not_minimal;  // of the remaining length; a fault once the version is 5.0
     mqtt_fault fault;
+    u32 fault_property;
 } mqtt_reader;
 
 static inline void mqtt_reader_fail(mqtt_reader *r, mqtt_fault fault) {
@@ -37,8 +38,8 @@ u16 mqtt_read_packet_id(mqtt_reader *r);
 void mqtt_check_string(mqtt_reader *r, mqtt_bytes text);
 // A topic name that is not empty: UTF-8, no wildcard, levels.
 void mqtt_check_topic(mqtt_reader *r, mqtt_bytes topic);
-// Property length and properties of a packet type (or MQTT_WILL); empty in 3.x, where nothing is
-// read.
+// Property length and properties of a packet type (or MQTT_WILL). Empty after a fault, and in 3.x,
+// where nothing is read.
 mqtt_properties mqtt_read_properties(mqtt_reader *r, u32 place);
 
 // The families. Each sets all of its part of *out.

@@ -32,6 +32,39 @@ bool mqtt_text_has_wildcard(mqtt_bytes text) {
     return false;
 }
 
+// Eight bytes below 0x80 each: the top bit of every byte that is not c.
+static u64 block_differs(u64 block, u8 c) {
+    const u64 ones = 0x0101010101010101ull;
+    return ((block ^ c * ones) + 0x7f * ones) & 0x80 * ones;
+}
+
+// Adds the block's slashes. False when it holds anything but ASCII, or NUL, '+' or '#'.
+static bool block_is_plain(u64 block, u64 *slashes) {
+    const u64 ones = 0x0101010101010101ull, tops = 0x80 * ones;
+    if ((block & tops) != 0) return false;
+    *slashes += (((block_differs(block, '/') ^ tops) >> 7) * ones) >> 56;
+    u64 others = block_differs(block, 0) & block_differs(block, '+') & block_differs(block, '#');
+    return others == tops;
+}
+
+bool mqtt_topic_is_plain(mqtt_bytes topic) {
+    cursor in = cursor_of(topic.data, topic.len);
+    u64 slashes = 0, block;
+    while (cursor_left(&in) >= sizeof(block)) {
+        memcpy(&block, cursor_take(&in, sizeof(block)), sizeof(block));
+        if (!block_is_plain(block, &slashes)) return false;
+    }
+    u32 left = cursor_left(&in);
+    if (left > 0) {
+        u8 last[sizeof(block)];
+        memset(last, 'a', sizeof(last)); // filled up with what is plain
+        memcpy(last, cursor_take(&in, left), left);
+        memcpy(&block, last, sizeof(block));
+        if (!block_is_plain(block, &slashes)) return false;
+    }
+    return topic.len > 0 && slashes < LIMIT_TOPIC_LEVELS;
+}
+
 u32 mqtt_text_levels(mqtt_bytes text) {
     u32 levels = 1;
     for (u32 i = 0; i < text.len; i++) levels += text.data[i] == '/';

@@ -13,6 +13,10 @@ bool mqtt_text_has_control(mqtt_bytes text);
 
 bool mqtt_text_has_wildcard(mqtt_bytes text);
 
+// A topic name of ASCII only that is valid in every respect (topic_name_is_valid), told in one pass
+// of eight bytes at a time. False says only that it has to be looked at closely.
+bool mqtt_topic_is_plain(mqtt_bytes topic);
+
 // One more than the slashes.
 u32 mqtt_text_levels(mqtt_bytes text);
 
