@@ -34,9 +34,8 @@ static int row_add(gateway *gw, reload_job *job, const listener_config *conf, bo
     if (row->shared == NULL) return -ENOMEM;
     snprintf(row->shared->name, sizeof(row->shared->name), "%s", conf->name);
     snprintf(row->shared->configured, sizeof(row->shared->configured), "%s", conf->bind.text);
-    // A unix socket has one queue: the operations worker's or worker 0's.
     u32 first = ops ? gw->worker_count : 0;
-    u32 count = ops || conf->bind.addr.ss_family == AF_UNIX ? 1 : gw->worker_count;
+    u32 count = ops ? 1 : gw->worker_count;
     int cpus[LIMIT_WORKERS_MAX];
     for (u32 i = 0; i < count; i++) cpus[i] = gw->workers[first + i].cpu;
     bool nonblock = ops || io_kind_wants_nonblock(gw->engine);

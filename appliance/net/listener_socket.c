@@ -3,6 +3,7 @@
 // address reuse, inherited options, and the program that steers new connections to the worker of the CPU
 // that received them.
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -72,6 +73,14 @@ static int unix_path_clear(const bind_address *bind) {
     close(probe);
     if (result == 0 || error != ECONNREFUSED) return -EADDRINUSE;
     return unlink(un->sun_path) == 0 ? 0 : -errno;
+}
+
+// A unix socket can not be bound twice: the workers share its queue, each through a descriptor of its own.
+// (Each needs the listener, also for connections that move to it.)
+static int socket_share(int fd, const char **step) {
+    *step = "dup";
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return copy < 0 ? -errno : copy;
 }
 
 static int socket_open(const listener_config *conf, const bind_address *bind_to, bool nonblock,
@@ -156,7 +165,8 @@ int listener_sockets_open(const listener_config *conf, u32 count, const int *wor
     u32 opened = 0;
     int result = address_is_free(conf);
     for (; result == 0 && opened < count; opened++) {
-        int fd = socket_open(conf, &bind_to, nonblock, &step);
+        bool share = opened > 0 && conf->bind.addr.ss_family == AF_UNIX;
+        int fd = share ? socket_share(fds[0], &step) : socket_open(conf, &bind_to, nonblock, &step);
         if (fd < 0) {
             result = fd;
             break;
@@ -167,7 +177,7 @@ int listener_sockets_open(const listener_config *conf, u32 count, const int *wor
             bind_to = *bound; // port 0: the others share the first one's port
         }
     }
-    if (result == 0 && count > 1 && conf->steer == STEER_CPU) {
+    if (result == 0 && count > 1 && conf->steer == STEER_CPU && conf->bind.addr.ss_family != AF_UNIX) {
         step = "SO_ATTACH_REUSEPORT_CBPF";
         result = steer_by_cpu(fds[0], count, worker_cpus);
     }
