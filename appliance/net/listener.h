@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // listener.h: a listening socket. Main opens one socket per worker and configured listener
-// (SO_REUSEPORT; a unix socket is duplicated), so that every worker accepts for itself; options that accepted sockets need are set on
-// the listening socket and inherited, which saves a system call or more for each connection.
+// (SO_REUSEPORT; a unix socket is duplicated), so that every worker accepts for itself; options that
+// accepted sockets need are set on the listening socket and inherited, which saves a system call or more
+// for each connection.
 #ifndef SLUICE_NET_LISTENER_H
 #define SLUICE_NET_LISTENER_H
 
