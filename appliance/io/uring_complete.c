@@ -2,6 +2,7 @@
 // uring_complete.c: what completions do: accepts, receives with their lent buffers, sends, and the end of
 // handles that are closing. Rules in uring.c.
 #include <errno.h>
+#include <unistd.h>
 
 #include "io/uring.h"
 
@@ -45,7 +46,12 @@ static bool op_ended(io_handle *h, u8 armed_bit) {
 
 static void complete_accept(uring_engine *ue, io_handle *h, int result, u32 cqe_flags) {
     io_stats *stats = &ue->base.stats;
-    if (result >= 0) {
+    if (result >= 0 && (h->flags & H_CLOSING)) {
+        // Taken from the backlog before the shutdown: ends as if it had stayed there.
+        struct linger linger = {.l_onoff = 1, .l_linger = 0};
+        setsockopt(result, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+        close(result);
+    } else if (result >= 0) {
         struct sockaddr_storage peer;
         socklen_t peer_len = sizeof(peer);
         peer.ss_family = AF_UNSPEC;

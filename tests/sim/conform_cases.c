@@ -453,6 +453,23 @@ static void case_accept_stop(lab *l) {
     for (u32 i = 0; i < 3; i++) far_close(&fars[i]);
 }
 
+// A listener closes while connections are on their way to it: they end, and nobody is told of them.
+static void case_close_listener(lab *l) {
+    far_end fars[5];
+    for (u32 i = 0; i < 5; i++) fars[i] = far_connect(l);
+    lab_close_listener(l);
+    lab_settle(l);
+    u32 ended = 0;
+    for (u32 i = 0; i < 5; i++) {
+        u8 byte;
+        int end;
+        (void)far_read_all(l, &fars[i], &byte, 1, &end);
+        ended += end == 0 || end == -ECONNRESET;
+        far_close(&fars[i]);
+    }
+    lab_say(l, "accepted %u, ended %u", l->accepted_count, ended);
+}
+
 // One by one: a stop inside on_accept leaves all others waiting.
 static void case_accept_single(lab *l) {
     l->starting = true;
@@ -512,6 +529,7 @@ const conform_case conform_cases[] = {
     {"wake", case_wake},
     {"deadline", case_deadline},
     {"accept_stop", case_accept_stop},
+    {"close_listener", case_close_listener},
     {"accept_single", case_accept_single},
     {"descriptors_run_out", case_descriptors_run_out},
 };

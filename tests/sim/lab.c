@@ -46,14 +46,14 @@ static near_end *near_of(io_handle *h) {
     return CONTAINER_OF(h, near_end, io);
 }
 
-static void callback_check(lab *l, bool closed) {
+static void callback_check(lab *l, bool too_late) {
     if (l->starting) lab_fail(l, __FILE__, __LINE__, "callback inside a starting call");
-    if (closed) lab_fail(l, __FILE__, __LINE__, "callback after on_closed");
+    if (too_late) lab_fail(l, __FILE__, __LINE__, "callback after io_close or on_closed");
 }
 
 static void on_accept(io_handle *h, int result, const struct sockaddr_storage *peer) {
     lab *l = CONTAINER_OF(h, lab, listener);
-    callback_check(l, false);
+    callback_check(l, l->listener_closing);
     if (result < 0) {
         l->accept_error = result;
         return;
@@ -88,7 +88,7 @@ static void lend_back(near_end *n, u8 *data, u32 len) {
 
 static void on_recv(io_handle *h, int result, u8 *data) {
     near_end *n = near_of(h);
-    callback_check(n->lab, n->closed);
+    callback_check(n->lab, n->closing || n->closed);
     if (result <= 0) {
         n->recv_ends++;
         n->recv_end = result;
@@ -108,7 +108,7 @@ static void on_recv(io_handle *h, int result, u8 *data) {
 
 static void on_send(io_handle *h, int result) {
     near_end *n = near_of(h);
-    callback_check(n->lab, n->closed);
+    callback_check(n->lab, n->closing || n->closed);
     n->send_calls++;
     n->send_result = result;
     if (n->lend && result > 0) n->lent_sent += (size_t)result;
@@ -117,7 +117,7 @@ static void on_send(io_handle *h, int result) {
 
 static void on_connect(io_handle *h, int result) {
     near_end *n = near_of(h);
-    callback_check(n->lab, n->closed);
+    callback_check(n->lab, n->closing || n->closed);
     n->connect_result = result;
 }
 
@@ -197,13 +197,19 @@ static void buffers_check(lab *l, u32 index) {
     }
 }
 
+void lab_close_listener(lab *l) {
+    if (l->listener_closing) return;
+    l->listener_closing = true;
+    l->starting = true;
+    io_close(l->engines[0], &l->listener, false);
+    l->starting = false;
+}
+
 void lab_close(lab *l) {
     for (u32 i = 0; i < l->near_count; i++) {
         if (l->nears[i]->attached) near_close(l->nears[i], false);
     }
-    if (l->engines[0] != NULL && l->listener.callbacks != NULL) {
-        io_close(l->engines[0], &l->listener, false);
-    }
+    if (l->engines[0] != NULL && l->listener.callbacks != NULL) lab_close_listener(l);
     if (l->engines[0] != NULL && l->engines[1] != NULL) lab_settle(l);
     for (u32 i = 0; i < l->memory_count; i++) free(l->memory[i]);
     for (u32 i = 0; i < l->near_count; i++) {
@@ -361,6 +367,7 @@ ssize_t near_send_all(near_end *n, const u8 *data, size_t len) {
 }
 
 void near_close(near_end *n, bool reset) {
+    n->closing = true;
     bool before = n->lab->starting;
     n->lab->starting = true;
     io_close(n->lab->engines[n->engine], &n->io, reset);

@@ -4,8 +4,8 @@
 // `sim`. Cases written against it run on all of them, and what they see is written into a transcript
 // that has to be the same everywhere.
 //
-// Checked for every case without its doing: no callback inside a starting call, none after on_closed,
-// no completion of a reused slot, all buffers back at the end.
+// Checked for every case without its doing: no callback inside a starting call, only on_closed after
+// io_close and nothing after that, no completion of a reused slot, all buffers back at the end.
 #ifndef SLUICE_TESTS_LAB_H
 #define SLUICE_TESTS_LAB_H
 
@@ -21,7 +21,7 @@ typedef struct near_end {
     io_handle io;
     lab *lab;
     u32 engine;             // 0 or 1
-    bool attached, closed;
+    bool attached, closing, closed;
     u8 *data;               // everything received
     size_t data_len, data_size;
     u32 recv_calls;         // on_recv with data
@@ -55,6 +55,7 @@ struct lab {
     struct sockaddr_storage addr;
     socklen_t addr_len;
     bool starting;          // a starting call runs
+    bool listener_closing;  // io_close was called: on_closed is all that may come
     bool stop_in_accept;    // call io_accept_stop inside on_accept
     int accept_error;       // last error of on_accept, 0 = none
     int accepted[LAB_NEARS_MAX]; // descriptors that no near end has taken yet
@@ -104,6 +105,8 @@ u64 lab_now(const lab *l); // the clock that deadlines are given in
 u64 lab_patience(const lab *l);
 bool lab_is_patient(const lab *l, u64 deadline);
 
+// Closes the listener; far ends that were not accepted see the end of their connection.
+void lab_close_listener(lab *l);
 // A connection: far end connected, near end accepted and attached to the first engine. NULL on failure.
 near_end *lab_connect(lab *l, far_end *far);
 // A near end around a descriptor, attached to an engine.
