@@ -138,14 +138,14 @@ void worker_fini(worker *w) {
     spsc_message message;
     for (u32 i = 0; i < w->inbox_count; i++) {
         while (spsc_pop(&w->inbox[i], &message)) {
-            if (message.kind == WM_CONN_MOVE) conn_parcel_drop(w, message.ptr);
+            if (message.kind == WM_CONN_MOVE) conn_parcel_drop(w, message.ptr, CLOSE_DRAIN);
         }
     }
     for (u32 i = 0; w->post != NULL && i + 1 < w->inbox_count; i++) {
         worker_post_queue *queue = &w->post[i];
         for (u32 k = 0; k < queue->count; k++) {
             const spsc_message *m = &queue->waiting[(queue->first + k) & (LIMIT_RING_OVERFLOW - 1)];
-            if (m->kind == WM_CONN_MOVE) conn_parcel_drop(w, m->ptr);
+            if (m->kind == WM_CONN_MOVE) conn_parcel_drop(w, m->ptr, CLOSE_DRAIN);
         }
     }
     if (w->broker != NULL) broker_destroy(w->broker);

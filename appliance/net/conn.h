@@ -148,8 +148,8 @@ void conn_flush(conn *c);
 void conn_move(conn *c, u32 to_worker);
 // Arrival on the new owner (worker message WM_CONN_MOVE).
 void conn_arrive(worker *w, void *parcel);
-// Frees a parcel that can not be delivered (the worker ends).
-void conn_parcel_drop(worker *w, void *parcel);
+// Frees a parcel that can not be delivered and counts the connection as closed for that reason.
+void conn_parcel_drop(worker *w, void *parcel, close_reason reason);
 
 // Frees a dead connection once it is in no list any more.
 void conn_free_if_unlisted(conn *c);

@@ -88,9 +88,9 @@ void move_when_quiet(conn *c) {
     ASSERT(posted);
 }
 
-void conn_parcel_drop(worker *w, void *parcel) {
+void conn_parcel_drop(worker *w, void *parcel, close_reason reason) {
     conn_parcel *p = parcel;
-    counter_add(&w->metrics.closes[CLOSE_DRAIN], 1);
+    counter_add(&w->metrics.closes[reason], 1);
     listener_uncount(w, p->shared);
     if (p->address_counted) address_limit_give(p->peer_addr);
     close(p->fd);
@@ -100,11 +100,12 @@ void conn_parcel_drop(worker *w, void *parcel) {
 void conn_arrive(worker *w, void *parcel) {
     conn_parcel *p = parcel;
     listener *l = listener_find(w, p->shared);
-    conn *c = l == NULL || w->draining ? NULL : conn_make(w, l, p->fd);
+    close_reason refusal = l == NULL || w->draining ? CLOSE_DRAIN : CLOSE_NO_MEMORY;
+    conn *c = refusal == CLOSE_DRAIN ? NULL : conn_make(w, l, p->fd);
     if (c == NULL) {
         log_info("conn %llx: dropped on its way to worker %u: %s", (unsigned long long)p->id, w->index,
-                 l == NULL || w->draining ? "shutting down" : "no room there");
-        conn_parcel_drop(w, p);
+                 close_reason_name(refusal));
+        conn_parcel_drop(w, p, refusal);
         return;
     }
     c->id = p->id;
