@@ -52,6 +52,7 @@ struct sim_engine {
     u32 *order;              // slots in this turn's order
     bool style_completion;   // of this turn
     bool rung;
+    bool spurious;           // this turn was woken for nothing: it only tells silent sends
     bool tells_silent;       // this turn has another cause: silent sends end with it
     bool in_call;            // inside a starting call: no callback may run
     u64 deadline_ns;         // given to the last io_run

@@ -367,6 +367,17 @@ static void visit(sim_engine *se, u32 slot) {
     op->late = false;
 }
 
+// Whenever io_run returns, every silent send has been told.
+static void tell_silent(sim_engine *se, u32 count) {
+    for (u32 i = 0; i < count; i++) {
+        u32 slot = se->order[i];
+        sim_op *op = &se->ops[slot];
+        if (op->socket == NULL || !op->send_silent || op->closing) continue;
+        io_handle *h = se->base.slots[slot].handle;
+        if (send_is_ready(se, h, op)) step_send(se, h, op);
+    }
+}
+
 // Slots in use, shuffled: completions of different handles come in any order.
 static u32 order_make(sim_engine *se) {
     u32 count = 0;
@@ -390,22 +401,21 @@ int sim_engine_run(io_engine *e, u64 deadline_ns) {
     se->deadline_ns = deadline_ns == 0 ? s->now_ns : deadline_ns;
     counter_add(&e->stats.waits, 1);
     counter_add(&e->stats.syscalls, 1);
-    if (sim_lucky(se, s->config.faults.spurious_wake)) {
-        s->counts.spurious_wakes++;
-        return 0;
-    }
-    se->tells_silent = false;
-    se->tells_silent = se->deadline_ns <= s->now_ns || sim_engine_has_work(se);
+    se->spurious = sim_lucky(se, s->config.faults.spurious_wake);
+    if (se->spurious) s->counts.spurious_wakes++;
+    se->tells_silent = se->spurious || se->deadline_ns <= s->now_ns || sim_engine_has_work(se);
     s->in_run = true;
     u64 before = s->counts.events;
-    if (se->rung) {
+    if (se->rung && !se->spurious) {
         se->rung = false;
         s->counts.events++;
         counter_add(&e->stats.wakes_received, 1);
     }
     if (s->config.style == SIM_STYLE_MIXED) se->style_completion = sim_lucky(se, 500);
     u32 count = order_make(se);
-    if (sim_lucky(se, 200)) count = MIN(count, (u32)sim_random_range(&se->rng, 1, 4));
+    if (se->tells_silent) tell_silent(se, count);
+    if (se->spurious) count = 0;
+    if (sim_lucky(se, 200)) count = MIN(count, (u32)sim_random_range(&se->rng, 1, 4)); // the rest comes next turn
     for (u32 i = 0; i < count; i++) {
         if (se->queue_count > SIM_QUEUE_MAX - 2 * LIMIT_RECV_TURNS) break; // the rest comes next turn
         visit(se, se->order[i]);

@@ -130,7 +130,7 @@ void device_check_progress(device *d) {
     u64 now = sim_now_ns(r->world);
     while (d->frames_due < d->frames_planned && d->due[d->frames_due].written <= d->out_at) {
         d->frames_due++;
-        if (d->frames_due == 1 || d->progress_ns < d->last_write_ns) d->progress_ns = d->last_write_ns;
+        d->progress_ns = MAX(d->progress_ns, d->last_write_ns);
     }
     bool owed;
     if (d->mode == FRAME_PUBLISH) {

@@ -5,7 +5,7 @@
 # (sim_conform), the seeds that once found a fault (regress.txt), and a range of seeds of each scenario (sim_conn). A
 # scenario with all its seeds counts as one test, a listed seed as one. A failure prints the command that repeats it.
 #
-# SIM_SEEDS: seeds of each scenario (default 160, about a minute on two cores). SIM_FIRST: the first one (default 1).
+# SIM_SEEDS: seeds of each scenario (default 120, about a minute on two cores). SIM_FIRST: the first one (default 1).
 set -uo pipefail
 cd "$REPO/tests/sim" || exit 1
 
@@ -14,7 +14,7 @@ outdir=$OUT/asan/sim
 log=$OUT/asan/sim.log
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:strict_string_checks=1:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1
-seeds=${SIM_SEEDS:-160} first=${SIM_FIRST:-1}
+seeds=${SIM_SEEDS:-120} first=${SIM_FIRST:-1}
 
 # count_in PROGRAM LOG STATUS: adds the counts of the last line; a program without one, or that ended badly and blames
 # nobody, is a failure.
