@@ -221,7 +221,17 @@ class Gateway:
 
     def conns(self, query=""):
         """Device connections as /api/conns lists them."""
-        return self.api("/api/conns" + query)["conns"]
+        return self.patient("/api/conns" + query).json()["conns"]
+
+    def patient(self, path):
+        """Asks again while a worker is too busy to answer (503): on a machine whose CPUs are taken away for
+        seconds that is no fault of the gateway, unless it lasts."""
+        def answered():
+            response = self.request(path)
+            return response if response.status != 503 else None
+        response = until(answered, f"{path} is answered", GUARD_S * self.slower)
+        assert response.status == 200, f"{path}: {response.status} {response.body!r}"
+        return response
 
     def conn_of(self, device):
         return next((c for c in self.conns() if c["peer"] == device.peer_text), None)
