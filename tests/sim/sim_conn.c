@@ -131,6 +131,7 @@ static bool options_read(options *o, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
     options o = {.program = "sim_conn", .first = 1, .count = 40};
     if (!options_read(&o, argc, argv)) {
         usage();
