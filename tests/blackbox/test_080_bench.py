@@ -169,10 +169,11 @@ def test_wrong_arguments(gateway, arguments):
 
 @pytest.mark.guard(240)
 def test_tune(gateway):
-    """A short profile on every engine: a table and a recommendation with its reasons."""
+    """A short profile on three engines: a table and a recommendation with its reasons."""
     result = subprocess.run([*gateway.command, "tune", "--conns", "50", "--rate", "500", "--size", "64",
-                             "--duration", "1s"], capture_output=True, text=True, timeout=200)
+                             "--duration", "500ms", "--warmup", "200ms", "--engines", "epoll-et,poll,select"],
+                            capture_output=True, text=True, timeout=200)
     assert result.returncode == 0, result
-    for engine in ("epoll-et", "epoll-lt", "poll", "select"):
+    for engine in ("epoll-et", "poll", "select"):
         assert engine in result.stdout, result.stdout
     assert "recommend" in result.stdout.lower(), result.stdout
