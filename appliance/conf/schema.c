@@ -96,11 +96,12 @@ const setting schema_settings[] = {
      .max = LIMIT_RECV_BUFS_MAX, .zero = "auto", .def = "auto", .flags = SETTING_POWER_OF_TWO,
      .text =
          "uring: receive buffers of one worker, 4 KiB each, shared by its connections; a power of "
-         "two. Raise it when the metric of receives that ended without a buffer (ENOBUFS) grows."},
+         "two; auto is 256. Raise it when the metric of receives that ended without a buffer (ENOBUFS) grows."},
     {TOP(min_wait_us), .type = SETTING_US32, .key = "min_wait", .max = 10000, .def = "0",
      .text = "uring: under load a worker may wait this long to gather a batch instead of waking "
-             "for each message. It trades latency for CPU: 200us is the largest sensible value for "
-             "most loads. 0 never waits."},
+             "for each message. Active only while at least two messages arrive in that time; the median "
+             "latency then rises to about this value. It trades latency for CPU (figures: "
+             "tests/bench/RESULTS.md). 200us is the largest sensible value for most loads. 0 never waits."},
     {TOP(sqpoll), .type = SETTING_BOOL, .key = "sqpoll", .def = "no",
      .text = "uring: a kernel thread polls for submissions. It burns a CPU for each worker; for "
              "measurements."},
@@ -172,8 +173,9 @@ const setting schema_settings[] = {
              "(`hello_timeout`)."},
     {LISTENER(send_timeout_ms), .type = SETTING_MS64, .key = "send_timeout", .min = 100,
      .max = 1 * MS_D, .zero = "never", .def = "60s",
-     .text = "A client for which output waits and that takes none of it for so long is closed "
-             "(`slow_consumer`)."},
+     .text = "A client that has so much output waiting that nothing more is read from it (`out_high`), or "
+             "whose last output waits to be sent before it is closed, and that takes none of it for so "
+             "long is closed (`slow_consumer`)."},
     {LISTENER(keepalive_s), .type = SETTING_S32, .key = "keepalive", .min = 1, .max = 32767,
      .zero = "off", .def = "60s",
      .text = "TCP keepalive: first probe after so long without traffic, then 3 probes at a third "
