@@ -137,9 +137,7 @@ def test_mistake_keeps_the_old_configuration(gateway, how):
     before = generation(gateway)
     with Device(gateway.address("echo")) as device:
         for text, message in BROKEN:
-            gateway.write_config()
-            with open(gateway.config_path, "a") as f:
-                f.write(text + "\n")
+            gateway.write_config("\n" + text + "\n")
             if how == "signal":
                 gateway.signal(signal.SIGHUP)
                 gateway.wait_log(message)

@@ -109,7 +109,7 @@ def test_reload_under_load(gateway):
                 gateway.listeners["extra"] = {"mode": "ack"}
             gateway.write_config()
             gateway.signal(signal.SIGHUP)
-            until(lambda: gateway.status()["reloads"] != before, "the reload is applied")
+            until(lambda: gateway.status()["reloads"] != before, "the reload is applied", 60)
             load.wait_progress(20)
     finally:
         gateway.listeners.pop("extra", None)

@@ -56,9 +56,12 @@ class Gateway:
 
     # --- life ---
 
-    def write_config(self):
-        with open(self.config_path, "w") as f:
-            f.write(config.render(self.settings, self.sections, self.listeners))
+    def write_config(self, extra=""):
+        """Replaces the file as a whole: a reload that is still under way reads the old or the new one."""
+        new = self.config_path + ".new"
+        with open(new, "w") as f:
+            f.write(config.render(self.settings, self.sections, self.listeners) + extra)
+        os.replace(new, self.config_path)
 
     def spawn(self):
         self.write_config()
