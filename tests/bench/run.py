@@ -166,7 +166,7 @@ def run_idle(a):
 def run_table(a):
     """select, poll, epoll and uring over connections and share of active ones."""
     rows = []
-    sizes = [200, 800] if a.quick else [200, 800, 5000, 18000]
+    sizes = a.sizes or ([200, 800] if a.quick else [200, 800, 5000, 18000])
     for conns in sizes:
         for share in (5, 70, 100):
             active = max(1, conns * share // 100)
@@ -239,6 +239,7 @@ def main():
     parser.add_argument("--short-rate", type=int, default=10000, help="connections/s of `short`")
     parser.add_argument("--scale-rate", type=int, default=10000)
     parser.add_argument("--table-rate", type=int, default=10000)
+    parser.add_argument("--sizes", type=lambda s: [int(n) for n in s.split(",")], help="connections of `table`")
     parser.add_argument("--engine", default="uring", help="engine of `stall`")
     parser.add_argument("--variants", type=lambda s: s.split(","), help="for long and short: ENGINE[+KEY=VALUE...],...")
     parser.add_argument("--quick", action="store_true", help="small sizes: does it work at all")
