@@ -77,6 +77,32 @@
 #define LIMIT_OPS_TRACE_CONNS 65536u       // connections a trace remembers by name, power of two
 #define LIMIT_OPS_CONN_EVENTS 32u          // last events shown with one connection
 
+// --- sluice init (PID 1) ---
+#define LIMIT_INIT_WATCHES 64u             // descriptors of init's loop
+#define LIMIT_INIT_CHILDREN 32u            // children with an owner at once
+#define LIMIT_INIT_TURN_MS 500u            // a longer callback of init's loop is logged
+#define LIMIT_INIT_REQUESTS 32u            // kinds of requests
+#define LIMIT_INIT_CLIENTS 8u              // connections of init's request socket at once
+#define LIMIT_INIT_LINE_BYTES (LIMIT_HTTP_BODY_BYTES + 4096u) // a request's line
+#define LIMIT_INIT_ANSWER_BYTES (1u << 20) // an answer's line
+#define LIMIT_INIT_LOG_BYTES (128u << 10)  // last lines of init and of the gateway's stderr
+#define LIMIT_INIT_CONSOLES 8u             // consoles that get a copy
+#define LIMIT_INIT_CONSOLE_BACKLOG 16384u  // bytes that wait for a slow console
+#define LIMIT_INIT_BUTTONS 16u             // input devices with a power key
+#define LIMIT_STATE_DELAY_MS 2000u         // changes of the state record are gathered so long
+#define LIMIT_STATE_ENTRIES 64u            // values in the state record
+#define LIMIT_NTP_SERVERS 8u               // time servers asked
+#define LIMIT_CRASHES_MAX 5u               // ends of the gateway in LIMIT_CRASH_WINDOW_MS: more is a crash loop
+#define LIMIT_CRASH_WINDOW_MS 60000u
+#define LIMIT_CRASH_BACKOFF_MS 8000u       // longest pause before a restart
+#define LIMIT_CRASH_REBOOTS 3u             // boots in a row that ended in a crash loop; then init stays up, status mode
+#define LIMIT_STABLE_MS 600000u            // the gateway served so long: the boot was good, counters go to 0
+#define LIMIT_HEARTBEAT_MS 15000u          // a gateway thread that stands still for longer is stuck
+#define LIMIT_GATEWAY_START_MS 60000u      // from start to ready; more is a hang
+#define LIMIT_WATCHDOG_S 60u               // hardware watchdog's timeout
+#define LIMIT_SHUTDOWN_MS 20000u           // the ordered shutdown, all of it
+#define LIMIT_DRAIN_MS 10000u              // of which the gateway's drain
+
 _Static_assert(IS_POWER_OF_TWO(LIMIT_RING_SLOTS), "ring index is masked");
 _Static_assert(IS_POWER_OF_TWO(LIMIT_RECORDER_EVENTS), "recorder index is masked");
 _Static_assert(IS_POWER_OF_TWO(LIMIT_RECV_BUFS_MAX), "buffer ring size is a power of two");
