@@ -45,6 +45,12 @@ typedef struct proto {
     bool owner_by_id;
     // Output fell below the low-water mark after it had been above. May be NULL.
     void (*writable)(conn *c);
+    // The gateway is about to end the connection for that reason: the protocol may queue a last packet.
+    // Called once, by conn_end. May be NULL.
+    void (*farewell)(conn *c, close_reason reason);
+    // Milliseconds without input after which the connection ends, in place of the listener's
+    // idle_timeout; 0 = never. NULL: the listener's. After a change call conn_timer_update.
+    u64 (*idle_timeout_ms)(const conn *c);
     // The connection ends; c->reason is set. Free what proto_state holds. May be NULL.
     void (*closed)(conn *c);
     // The client id, for operators: in the connection's state, *len bytes. NULL while there is none. May
@@ -120,6 +126,14 @@ _Static_assert(sizeof(conn) <= 448, "an idle connection costs at most 512 bytes,
 int conn_send(conn *c, const void *data, u32 len);
 // The same for a packet in two parts: it is queued whole, or nothing is and a reason is returned.
 int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u32 len);
+// Queues a copied head and, by reference, len bytes behind it, which stay as they are until
+// release(context) is called on this thread: when they have been sent, or the connection ends. Worth it
+// from LIMIT_OUT_SHARED_MIN_BYTES on. The budget counts all bytes. Returns as conn_send; on a refusal
+// nothing is queued and release is not called.
+int conn_send_shared(conn *c, const void *head, u32 head_len, const void *data, u32 len,
+                     void (*release)(void *context), void *context);
+// The same for a packet in several parts.
+int conn_send_pieces(conn *c, const struct iovec *pieces, u32 count);
 // Queues bytes that lie in the buffer being dispatched (inside packet() or stream()): adjacent ranges are
 // sent as one without a copy; falls back to a copy where that is not possible.
 int conn_send_in_place(conn *c, const u8 *data, u32 len);
@@ -129,6 +143,10 @@ u32 conn_send_room(const conn *c);
 void conn_close(conn *c, close_reason reason);
 // Ends it when the queued output has been sent (or send_timeout strikes).
 void conn_close_after_flush(conn *c, close_reason reason);
+// Ends it for a reason of the gateway's own: farewell, then as conn_close_after_flush.
+void conn_end(conn *c, close_reason reason);
+// Looks at the timeouts again, after a change of what they depend on.
+void conn_timer_update(conn *c);
 // After PROTO_BLOCKED: deliver again what was kept and read on.
 void conn_unblock(conn *c);
 // Peer as text: "192.0.2.1:4711", "[2001:db8::1]:4711", "unix". Returns out.

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// retained.h: reading retained messages (MQTT 5.0 section 3.3.1.3). The store is split over the device
+// workers by the topic's hash; broker_publish keeps it, readers walk it.
+//
+// A reader delivers the retained messages that match a filter, in pages: it stops when its subscriber
+// refuses (no send window, no output budget) and goes on when told, and it gives way to others after a
+// bounded number of steps. Of another worker's part at most one page is on its way per reader. A
+// message that is stored or deleted while the walk goes on may or may not be seen; every other
+// message that matches is delivered exactly once. Owner thread only.
+#ifndef SLUICE_BROKER_RETAINED_H
+#define SLUICE_BROKER_RETAINED_H
+
+#include "broker/broker.h"
+#include "broker/table.h"
+
+typedef struct retained_reader retained_reader;
+struct retained_reader { // embedded by its owner; `done` is set before the start, the rest is the store's
+    // Everything has been delivered; the reader is stopped and may be freed. May be NULL. Never called
+    // inside retained_read_start; not called after retained_read_stop.
+    void (*done)(retained_reader *r);
+    table_link link;     // in the broker's table while started
+    retained_reader *next, **at; // in the list of those with work to do in the next turn
+    subscriber *subscriber;
+    struct retained_cursor *cursor; // in this worker's part
+    struct parcel_slot *page;       // of another worker's part, being delivered
+    char *filter;
+    subscription_options options;
+    u32 filter_len;
+    u32 page_at;         // first byte of the page not yet delivered
+    u16 part;            // worker whose part is being read
+    bool started, asking, refused;
+};
+
+// Starts; to be called after the subscription is in force. The first deliveries come in the next turn
+// of the loop, through the subscriber's deliver() with delivery.retained and delivery.retain set.
+// DELIVERY_REFUSED stops the reader until retained_read_more. Returns 0 or -ENOMEM.
+int retained_read_start(broker *b, retained_reader *r, const char *filter, u32 len, subscriber *s,
+                        const subscription_options *o);
+// The subscriber has room again. Harmless when the reader does not wait for it or is not started.
+// Delivers in the next turn, not inside the call.
+void retained_read_more(broker *b, retained_reader *r);
+// Ends it; harmless when not started. Must be called before the subscriber or the reader is freed.
+void retained_read_stop(broker *b, retained_reader *r);
+
+#endif
