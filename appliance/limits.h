@@ -25,6 +25,7 @@
 #define LIMIT_OUT_SEGMENT_MIN_BYTES 256u
 #define LIMIT_OUT_SEGMENT_MAX_BYTES 16384u
 #define LIMIT_OUT_IOVECS 16u               // segments gathered into one send
+#define LIMIT_OUT_SHARED_MIN_BYTES 512u    // from here on payloads are sent by reference
 
 // --- between workers ---
 #define LIMIT_RING_SLOTS 4096u             // messages of one worker-to-worker ring
