@@ -185,7 +185,7 @@ static void drain_step(worker *w) {
         if (cut) {
             conn_close(c, CLOSE_DRAIN);
         } else {
-            conn_close_after_flush(c, CLOSE_DRAIN);
+            conn_end(c, CLOSE_DRAIN);
         }
     }
 }

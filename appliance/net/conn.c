@@ -63,7 +63,8 @@ static u64 deadline_after(u64 since_ns, u64 timeout_ms) {
 
 static u64 earliest_deadline(const conn *c, close_reason *reason) {
     const listener_config *conf = &c->origin->conf;
-    u64 due = deadline_after(c->received_ns, conf->idle_timeout_ms);
+    u64 idle_ms = c->proto->idle_timeout_ms != NULL ? c->proto->idle_timeout_ms(c) : conf->idle_timeout_ms;
+    u64 due = deadline_after(c->received_ns, idle_ms);
     *reason = CLOSE_IDLE;
     if (c->packet_started_ns != 0) {
         u64 at = deadline_after(c->packet_started_ns, conf->packet_timeout_ms);
@@ -105,7 +106,9 @@ static void on_timer(timer_node *node, void *context) {
     io_handle *h = &c->io;
     recorder_add(&c->owner->rec, REC_TIMER, h->slot, h->generation, due <= c->owner->now_ns, 0);
     if (due <= c->owner->now_ns) {
-        conn_close(c, reason);
+        // One that takes no output can not be told anything.
+        if (reason == CLOSE_SLOW_CONSUMER || c->proto->farewell == NULL) conn_close(c, reason);
+        else conn_end(c, reason);
         return;
     }
     if (due != UINT64_MAX) timer_arm(c->owner->wheel, &c->timer, due);
@@ -270,6 +273,12 @@ void conn_close_after_flush(conn *c, close_reason reason) {
     c->sent_ns = c->owner->now_ns;
     io_recv_stop(c->owner->engine, &c->io);
     conn_timer_update(c);
+}
+
+void conn_end(conn *c, close_reason reason) {
+    if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH)) return;
+    if (c->proto->farewell != NULL) c->proto->farewell(c, reason);
+    conn_close_after_flush(c, reason);
 }
 
 void conn_forget(conn *c) {

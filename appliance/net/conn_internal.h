@@ -25,7 +25,6 @@ static inline bool conn_reading_stopped(const conn *c) {
 
 // conn.c
 conn *conn_make(worker *w, listener *l, int fd); // table slot, engine handle, defaults; NULL: refused
-void conn_timer_update(conn *c);                 // arms the timer for the earliest deadline
 void conn_read_on(conn *c);                      // arms receiving if it should be armed
 int conn_start(conn *c, bool moved);             // proto->open and the timer; 0 or the close reason
 void conn_reading_resumed(conn *c);              // a stop of ours ended: the peer's clocks start anew

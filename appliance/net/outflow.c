@@ -96,19 +96,26 @@ static void append(conn *c, const u8 *data, u32 len) {
     }
 }
 
-int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u32 len) {
+int conn_send_pieces(conn *c, const struct iovec *pieces, u32 count) {
     if (c->flags & CONN_CLOSING) return 0;
-    if ((u64)head_len + len > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
-    if (!room_make(c, head_len + len)) return CLOSE_NO_MEMORY;
-    append(c, head, head_len);
-    append(c, data, len);
-    c->out_bytes += head_len + len;
+    u64 total = 0;
+    for (u32 i = 0; i < count; i++) total += pieces[i].iov_len;
+    if (total > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
+    if (!room_make(c, (u32)total)) return CLOSE_NO_MEMORY;
+    for (u32 i = 0; i < count; i++) append(c, pieces[i].iov_base, (u32)pieces[i].iov_len);
+    c->out_bytes += (u32)total;
     c->packets_out++;
-    counter_add(&c->owner->metrics.copied_out_bytes, head_len + len);
+    counter_add(&c->owner->metrics.copied_out_bytes, total);
     counter_add(&c->owner->metrics.packets_out, 1);
     mark_dirty(c);
     pause_if_full(c);
     return 0;
+}
+
+int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u32 len) {
+    const struct iovec pieces[2] = {{(void *)(uintptr_t)head, head_len},
+                                    {(void *)(uintptr_t)data, len}};
+    return conn_send_pieces(c, pieces, ARRAY_LEN(pieces));
 }
 
 int conn_send(conn *c, const void *data, u32 len) {

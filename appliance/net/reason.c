@@ -26,6 +26,9 @@ static const char *const reason_names[CLOSE_REASONS] = {
     [CLOSE_KICKED] = "kicked",
     [CLOSE_DRAIN] = "drain",
     [CLOSE_PROTOCOL_ERROR] = "protocol_error",
+    [CLOSE_QUOTA] = "quota_exceeded",
+    [CLOSE_QUEUE_FULL] = "queue_full",
+    [CLOSE_NOT_SUPPORTED] = "not_supported",
     [CLOSE_HTTP_DONE] = "http_done",
 };
 

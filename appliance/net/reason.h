@@ -28,6 +28,9 @@ typedef enum close_reason {
     CLOSE_KICKED,           // sluice ctl kick
     CLOSE_DRAIN,            // shutting down
     CLOSE_PROTOCOL_ERROR,   // malformed input with no more precise name
+    CLOSE_QUOTA,            // a limit on sessions, packets in flight or the like
+    CLOSE_QUEUE_FULL,       // messages wait beyond its queue's budget, and the policy is disconnect
+    CLOSE_NOT_SUPPORTED,    // asked for what the listener does not offer
     CLOSE_HTTP_DONE,        // admin connection finished (Connection: close)
     CLOSE_REASONS
 } close_reason;

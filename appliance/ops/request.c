@@ -182,7 +182,9 @@ void ops_request_run(worker *w, ops_request *r) {
     case OPS_KICK:
         c = find(w, r);
         r->found = c != NULL;
-        if (c != NULL) conn_close(c, CLOSE_KICKED);
+        // Told why if it can be told at once.
+        if (c != NULL && c->out_bytes == 0) conn_end(c, CLOSE_KICKED);
+        else if (c != NULL) conn_close(c, CLOSE_KICKED);
         break;
     case OPS_PUBLISH:
         r->result = broker_publish(w->broker, r->topic, (u32)strlen(r->topic), r->payload, r->payload_len);
