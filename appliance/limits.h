@@ -46,6 +46,7 @@
 
 // --- configuration ---
 #define LIMIT_CONFIG_BYTES (1u << 20)      // a longer file is refused
+#define LIMIT_NETWORKS_MAX 16          // `network NAME { ... }` blocks
 #define LIMIT_CONFIG_DEPTH 8u              // blocks and lists inside each other
 
 // --- observation ---

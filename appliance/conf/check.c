@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "conf/bind.h"
+#include "conf/network.h"
 #include "conf/units.h"
 #include "proto/frame.h"
 
@@ -209,4 +210,5 @@ void conf_check(config *c, const conf_lines *lines, conf_errors *errors) {
     check k = {.c = c, .lines = lines, .errors = errors};
     check_ctl_socket(&k);
     for (k.index = 0; k.index < c->listener_count; k.index++) check_listener(&k);
+    conf_check_networks(c, lines, errors);
 }

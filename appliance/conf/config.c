@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "conf/check.h"
+#include "conf/network.h"
 #include "conf/setting.h"
 #include "conf/source.h"
 
@@ -73,7 +74,8 @@ static void unknown_section(parse *p, const conf_node *n) {
     const char *near = schema_suggest_section(n->key, n->key_len);
     conf_errors_add(
         &p->errors, n->line, NULL,
-        "unknown section '%.*s'%s%s%s; allowed in this version: admin, log, listener NAME",
+        "unknown section '%.*s'%s%s%s; allowed in this version: admin, log, listener NAME, "
+        "network NAME",
         (int)MIN(n->key_len, (u32)SHOWN_KEY_BYTES), n->key, near != NULL ? "; did you mean '" : "",
         near != NULL ? near : "", near != NULL ? "'?" : "");
 }
@@ -134,16 +136,45 @@ static bool name_is_valid(const char *name, size_t len) {
     return true;
 }
 
+static bool take_name(parse *p, const conf_node *n, const char *section) {
+    if (name_is_valid(n->key, n->key_len)) return true;
+    conf_errors_add(&p->errors, n->line, section,
+                    "'%.*s' is not a name; allowed: 1 to %u of a-z A-Z 0-9 - _ .",
+                    (int)MIN(n->key_len, (u32)SHOWN_KEY_BYTES), n->key, LIMIT_NAME_BYTES - 1);
+    return false;
+}
+
+static void apply_network(parse *p, u32 at) {
+    const conf_node *n = &p->source.nodes[at];
+    config *c = p->out;
+    char where[LIMIT_NAME_BYTES + 16];
+    net_addr addresses[NETWORK_LIST_MAX];
+    if (!take_name(p, n, "network")) return;
+    if (c->network_count == LIMIT_NETWORKS_MAX) {
+        conf_errors_add(&p->errors, n->line, "network", "more than %d blocks", LIMIT_NETWORKS_MAX);
+        return;
+    }
+    u32 index = c->network_count++, before = p->errors.count;
+    network_config *net = &c->networks[index];
+    memcpy(net->name, n->key, n->key_len);
+    p->lines.network_begin[index] = n->line;
+    snprintf(where, sizeof(where), "network %s", net->name);
+    apply_defaults(SECTION_NETWORK, net);
+    apply_block(p, SECTION_NETWORK, net, p->lines.network[index], at, where);
+    p->lines.network_wrong[index] = p->errors.count != before;
+    if (p->lines.network[index][schema_index(SECTION_NETWORK, "dhcp4")] != 0) return;
+    net->dhcp4 = true;
+    int count = network_parse_prefixes(net->address, addresses);
+    for (int i = 0; i < count; i++) {
+        if (addresses[i].family == AF_INET) net->dhcp4 = false;
+    }
+}
+
 static void apply_listener(parse *p, u32 at) {
     const conf_node *n = &p->source.nodes[at];
     config *c = p->out;
     char where[LIMIT_NAME_BYTES + 16], allowed[SETTING_TEXT_BYTES];
-    if (!name_is_valid(n->key, n->key_len)) {
-        conf_errors_add(&p->errors, n->line, "listener",
-                        "'%.*s' is not a name; allowed: 1 to %u of a-z A-Z 0-9 - _ .",
-                        (int)MIN(n->key_len, (u32)SHOWN_KEY_BYTES), n->key, LIMIT_NAME_BYTES - 1);
-        return;
-    }
+    if (!take_name(p, n, "listener")) return;
     if (c->listener_count == LIMIT_LISTENERS_MAX) {
         if (!p->too_many) {
             conf_errors_add(&p->errors, n->line, "listener", "more than %d listeners",
@@ -170,7 +201,7 @@ static void apply_listener(parse *p, u32 at) {
 }
 
 // `listener a { }` and `listener b { }` are blocks named a and b, each in a block named listener.
-static void apply_named(parse *p, u32 at) {
+static void apply_named(parse *p, section_kind kind, u32 at) {
     const conf_node *nodes = p->source.nodes;
     u32 end = block_end(&p->source, at);
     bool named = end > at + 1;
@@ -178,11 +209,14 @@ static void apply_named(parse *p, u32 at) {
         if (nodes[i].depth == nodes[at].depth + 1 && nodes[i].kind != NODE_BLOCK) named = false;
     }
     if (!named) {
-        conf_errors_add(&p->errors, nodes[at].line, "listener",
-                        "a name is expected: listener NAME { ... }");
+        conf_errors_add(&p->errors, nodes[at].line, schema_sections[kind].name,
+                        "a name is expected: %s { ... }", schema_sections[kind].title);
         return;
     }
-    for (u32 i = at + 1; i < end; i = block_end(&p->source, i)) apply_listener(p, i);
+    for (u32 i = at + 1; i < end; i = block_end(&p->source, i)) {
+        if (kind == SECTION_NETWORK) apply_network(p, i);
+        else apply_listener(p, i);
+    }
 }
 
 static section_kind find_section(const conf_node *n) {
@@ -206,7 +240,7 @@ static void apply_entry(parse *p, u32 at) {
     if (n->kind != NODE_BLOCK) {
         conf_errors_add(&p->errors, n->line, info->name, "is a section: %s { ... }", info->title);
     } else if (info->named) {
-        apply_named(p, at);
+        apply_named(p, kind, at);
     } else if (p->section_lines[kind] != 0) {
         conf_errors_add(&p->errors, n->line, info->name, "given twice; the first stands in line %u",
                         p->section_lines[kind]);

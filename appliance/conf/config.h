@@ -51,6 +51,25 @@ typedef struct listener_config {
     bool anonymous;           // default: true on local binds without token; in publish: no token
 } listener_config;
 
+typedef enum network_dhcp6 { NETWORK_DHCP6_AUTO, NETWORK_DHCP6_ON, NETWORK_DHCP6_OFF } network_dhcp6;
+
+// One block of the appliance's network; init reads it, `sluice run` only checks it.
+typedef struct network_config {
+    char name[LIMIT_NAME_BYTES];
+    char match[256];          // "any", "name:", "mac:", "driver:" (conf/network.h)
+    bool dhcp4;
+    bool slaac;
+    network_dhcp6 dhcp6;      // auto: when the router's advertisement says so
+    char address[512];        // static, with prefix lengths
+    char gateway[256];
+    char routes[512];
+    char dns[256];
+    char ntp[256];
+    u32 vlan;                 // 0 = none
+    u32 mtu;                  // 0 = auto
+    u32 queues;               // 0 = auto
+} network_config;
+
 typedef struct config {
     u32 workers;              // 0 = auto: one per online CPU allowed to us
     bool engine_auto;
@@ -78,6 +97,8 @@ typedef struct config {
     } log;
     u32 listener_count;
     listener_config listeners[LIMIT_LISTENERS_MAX];
+    u32 network_count;
+    network_config networks[LIMIT_NETWORKS_MAX];
     char source[256];         // file name, or "(defaults)"
 } config;
 

@@ -57,6 +57,11 @@ ssize_t config_print(const config *c, char *out, size_t out_bytes) {
         put_settings(&p, SECTION_LISTENER, l, l->mode == FRAME_PUBLISH ? 0 : SETTING_PUBLISH_ONLY);
         put(&p, "}\n");
     }
+    for (u32 i = 0; i < c->network_count; i++) {
+        put(&p, "network %s {\n", c->networks[i].name);
+        put_settings(&p, SECTION_NETWORK, &c->networks[i], 0);
+        put(&p, "}\n");
+    }
     if (p.used >= out_bytes) return -ENOSPC;
     return (ssize_t)p.used;
 }

@@ -12,6 +12,7 @@ typedef enum section_kind {
     SECTION_ADMIN,
     SECTION_LOG,
     SECTION_LISTENER,
+    SECTION_NETWORK,
     SECTIONS
 } section_kind;
 
@@ -46,7 +47,7 @@ typedef struct setting {
     section_kind section;
     setting_type type;
     const char *key;
-    size_t offset;             // in config, or in listener_config
+    size_t offset;             // in config, listener_config or network_config
     size_t capacity;           // SETTING_TEXT: bytes, with the terminator
     u64 min, max;              // in the unit of the field; both inclusive
     const char *zero;          // the word for 0: "auto", "never", "off", "unlimited"; NULL = none
@@ -79,6 +80,6 @@ u32 schema_index(section_kind section, const char *key);
 const char *schema_suggest_key(section_kind section, const char *key, size_t key_len);
 const char *schema_suggest_section(const char *name, size_t name_len);
 
-#define SCHEMA_SETTINGS_MAX 64
+#define SCHEMA_SETTINGS_MAX 128
 
 #endif

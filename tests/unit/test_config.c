@@ -272,7 +272,7 @@ static void test_unknown_keys_and_sections(void **state) {
     refused_with("max_frame = 5", "unknown key 'max_frame' (it belongs in listener NAME { ... })");
     refused_with("\n\nlisteners a { }",
                  "t:3: unknown section 'listeners'; did you mean 'listener'?; "
-                 "allowed in this version: admin, log, listener NAME");
+                 "allowed in this version: admin, log, listener NAME, network NAME");
     refused_with("stream telemetry { topics = [\"a/#\"] }",
                  "t:1: unknown section 'stream'; allowed in this version:");
     refused_with("listener a { tls { cert = x } }", "t:1: listener a: unknown key 'tls'; allowed:");
