@@ -220,6 +220,7 @@ static int control_loop(gateway *gw, const run_options *options, int signal_fd) 
     int status = 0;
     while (!devices_have_ended(gw)) {
         listeners_ready(gw);
+        gateway_beat(gw);
         struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = gw->control_fd, .events = POLLIN}};
         poll(fds, ARRAY_LEN(fds), gw->start_job != NULL ? 5 : 500);
         u64 ignored;
@@ -342,6 +343,7 @@ int gateway_main(int argc, char **argv) {
         fprintf(stderr, "%s\n", error.text);
         return EXIT_USAGE;
     }
+    gateway_beat_attach();
     gw.conf = conf;
     gw.started_mono_ns = clock_mono_ns();
     gw.started_real_ns = clock_real_ns();

@@ -25,6 +25,10 @@ int gateway_budget_compute(const config *conf, u32 workers, gateway_budget *out,
                            size_t why_bytes);
 void gateway_budget_log(const gateway_budget *budget, u32 workers);
 
+// gateway_beat.c: heartbeats for `sluice init`, when it is the parent. Attach before there are threads.
+void gateway_beat_attach(void);
+void gateway_beat(const gateway *gw);
+
 // gateway_listeners.c: opens what the configuration names and the process has not open yet, and posts
 // or adds it. The admin and ctl listeners are derived from the configuration.
 struct reload_job;

@@ -80,6 +80,7 @@
 #define LIMIT_OPS_CONN_EVENTS 32u          // last events shown with one connection
 
 // --- sluice init (PID 1) ---
+#define LIMIT_CMDLINE_BYTES 4096u          // the kernel's command line; 2048 on arm64 and x86
 #define LIMIT_INIT_WATCHES 64u             // descriptors of init's loop
 #define LIMIT_INIT_CHILDREN 32u            // children with an owner at once
 #define LIMIT_INIT_TURN_MS 500u            // a longer callback of init's loop is logged
@@ -98,6 +99,10 @@
 #define LIMIT_CRASH_WINDOW_MS 60000u
 #define LIMIT_CRASH_BACKOFF_MS 8000u       // longest pause before a restart
 #define LIMIT_CRASH_REBOOTS 3u             // boots in a row that ended in a crash loop; then init stays up, status mode
+#define LIMIT_SETTLED_MS 10000u            // served so long: the next crash is not "in a row" with the last
+#define LIMIT_STATUS_RETRY_MS 60000u       // status mode: between tries of the gateway
+#define LIMIT_ABORT_MS 3000u               // a stuck gateway has so long to write its flight recorders
+#define LIMIT_FEED_BEAT_MS 5000u           // an older heartbeat keeps the hardware watchdog from being fed
 #define LIMIT_STABLE_MS 600000u            // the gateway served so long: the boot was good, counters go to 0
 #define LIMIT_HEARTBEAT_MS 15000u          // a gateway thread that stands still for longer is stuck
 #define LIMIT_GATEWAY_START_MS 60000u      // from start to ready; more is a hang
@@ -111,6 +116,9 @@ _Static_assert(IS_POWER_OF_TWO(LIMIT_RECV_BUFS_MAX), "buffer ring size is a powe
 _Static_assert(LIMIT_RECV_BUF_BYTES <= LIMIT_RECV_SCRATCH_BYTES, "both feed the same parsers");
 _Static_assert(LIMIT_HELLO_BYTES >= LIMIT_CLIENT_ID_BYTES + LIMIT_TOKEN_BYTES, "hello holds both");
 _Static_assert(LIMIT_OUT_SEGMENT_MIN_BYTES <= LIMIT_OUT_SEGMENT_MAX_BYTES, "segment sizes");
+_Static_assert(LIMIT_FEED_BEAT_MS < LIMIT_HEARTBEAT_MS && LIMIT_HEARTBEAT_MS + LIMIT_ABORT_MS < 1000u * LIMIT_WATCHDOG_S / 2,
+               "a stuck gateway is killed well before the machine is reset");
+_Static_assert(LIMIT_DRAIN_MS < LIMIT_SHUTDOWN_MS, "the drain is a part of the shutdown");
 _Static_assert(LIMIT_WORKERS_MAX <= 64, "worker masks are u64");
 _Static_assert(LIMIT_HTTP_OUT_HIGH_BYTES + 2 * LIMIT_HTTP_PAGE_BYTES < LIMIT_HTTP_OUT_BYTES,
                "a page made at the high-water mark fits the output budget");

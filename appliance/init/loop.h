@@ -56,11 +56,13 @@ struct init_child {
     // status as of waitpid. The child is already reaped and the struct the caller's again.
     void (*on_exit)(init_child *c, int status);
     pid_t pid;                // 0 = not running
+    bool plain_log;           // its lines go to the log as they come, without the name
+    i32 oom_score_adj;        // for the kernel's out-of-memory killer; 0 = as any process
     init_child *next;         // the loop's
 };
 
 // Runs `run(context)` in a fork; its return value (0..255) is the exit status. The helper has default
-// signals, no watch of the loop's descriptors, oom_score_adj 0, and dies with PID 1. Returns 0 or -errno.
+// signals and dies with PID 1; it must not touch the loop. Returns 0 or -errno.
 int init_child_fork(init_child *c, int (*run)(void *context), void *context);
 // Runs a program: argv[0] is its path; env NULL = PATH and nothing else. stdin is /dev/null; out_fd is its
 // stdout and err_fd its stderr, -1 = init's log (each line prefixed with c->name).
@@ -83,7 +85,7 @@ void init_loop_stop(void);
 int init_loop_turn(int wait_ms);
 // Monotonic time of this turn.
 u64 init_loop_now_ns(void);
-// Reaps all that has ended and tells the owners; on SIGCHLD.
-void init_loop_reap(void);
+// Reaps all that has ended and tells the owners; on SIGCHLD. In child.c.
+void init_child_reap(void);
 
 #endif

@@ -5,7 +5,7 @@
 // has an effect.
 //
 // Heartbeats are monotonic nanoseconds (the same clock in both processes) of the last time a thread went
-// round its loop. The gateway's main thread wakes idle workers often enough (INIT_SHARED_BEAT_MS), so
+// round its loop. Idle threads turn once a second (INIT_SHARED_BEAT_MS), so
 // that a heartbeat that stands still means a thread that does not run.
 // All fields are single-writer atomics; init distrusts them: it bounds worker_count and never follows them.
 #ifndef SLUICE_INIT_SHARED_H
