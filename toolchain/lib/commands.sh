@@ -8,6 +8,8 @@ command_help() {
 usage: ./build.sh COMMAND [options]
 
   gateway [--arch x86_64|aarch64]   build out/<arch>/sluice, one static binary (default: this machine's architecture)
+  image [--arch A] [--format raw|qcow2|vhd|gcp] [--size SIZE]
+                                    build out/<arch>/sluice.img, a disk that boots (docs/image.md has all options)
   run [ARGUMENT...]                 build and run the gateway; arguments go to `sluice run`
   dev                               build out/dev/sluice for gdb and valgrind: host libc, symbols, no optimisation
   test [SUITE...]                   run the test suites listed in ci/suites (default: all of them)

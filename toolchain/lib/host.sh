@@ -28,12 +28,21 @@ test    $HOST_PYTHON              python3
 test    py:pytest                 python3-pytest
 test    qemu-aarch64              qemu-user
 lint    shellcheck                shellcheck
+image   sfdisk                    fdisk
+image   mformat                   mtools
+image   mke2fs                    e2fsprogs
+image   dpkg-deb                  dpkg
+image   $HOST_PYTHON              python3
+image   lib:libdevmapper.so.1.02.1 libdevmapper1.02.1
+qemu-img qemu-img                 qemu-utils
+secureboot sbsign                 sbsigntool
 NEEDS
 }
 
 host_has() {
     case $1 in
         file:*) [ -e "${1#file:}" ] ;;
+        lib:*) ls /lib/*/"${1#lib:}" /usr/lib/*/"${1#lib:}" >/dev/null 2>&1 ;;
         py:*) "$HOST_PYTHON" -c "import ${1#py:}" 2>/dev/null ;;
         clang-rt) [ -e "$(clang -print-resource-dir 2>/dev/null)/lib/linux/libclang_rt.fuzzer-$(uname -m).a" ] ;;
         *) command -v "$1" >/dev/null 2>&1 ;;
