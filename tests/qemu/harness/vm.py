@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A virtual machine: started by QEMU under TCG, seen through its serial console, its forwarded ports and its monitor.
+
+    with Vm("x86_64", "microvm", memory=64, ports=[7000, 9600]) as vm:
+        vm.wait_console(r"listening")
+        Device(vm.address(7000))
+
+Without `boot` the kernel of $OUT is started directly. With boot=None the machine starts from its firmware and disks. Each
+wait is bounded, and is told at once when the machine has ended. Only the process that was started here is ever ended.
+"""
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from blackbox import http
+from blackbox.wait import NotReached, until
+
+from .qmp import Qmp
+
+# Hang guards. TCG on a machine that is busy with other work takes many times what it takes on an idle one.
+SLOWER = float(os.environ.get("QEMU_SLOWER", "1"))
+BOOT_GUARD_S = 120 * SLOWER
+SHORT_GUARD_S = 30 * SLOWER
+
+SYSTEM = {"x86_64": "qemu-system-x86_64", "aarch64": "qemu-system-aarch64"}
+MACHINES = {"x86_64": ("microvm", "q35", "pc"), "aarch64": ("virt",)}
+# A microvm has no PCI bus; its devices sit on virtio's own.
+BUS = {"microvm": "device"}
+CPU = {"x86_64": "max", "aarch64": "cortex-a72"}
+FILES = {("x86_64", "microvm"): "vmlinux", ("x86_64", "q35"): "vmlinux", ("x86_64", "pc"): "bzImage",
+         ("aarch64", "virt"): "Image"}
+
+DIRECT = object()
+
+
+def out(arch, name):
+    """The path of a file that the build made."""
+    return os.path.join(os.environ["OUT"], arch, name)
+
+
+def _end_with_parent():
+    """In the child: QEMU must not outlive a test process that was killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+class Vm:
+    """boot: a kernel's path, DIRECT for the product's kernel of this machine, or None for firmware and disks.
+    disks: paths, or dicts with `file` and what else -drive takes. ports: guest ports that are forwarded, or None for a
+    machine without the user network. extra: more arguments for QEMU. reboot: False ends QEMU when the guest restarts."""
+
+    def __init__(self, arch, machine=None, memory=128, cpus=2, boot=DIRECT, initrd=None, append="", disks=(),
+                 ports=(7000, 9600), extra=(), reboot=True, cpu=None, machine_options="", net_options=""):
+        self.arch = arch
+        self.machine = machine or MACHINES[arch][0]
+        assert self.machine in MACHINES[arch], f"{arch} has no machine {self.machine}"
+        self.boot = out(arch, FILES[arch, self.machine]) if boot is DIRECT else boot
+        self.memory, self.cpus, self.initrd, self.append = memory, cpus, initrd, append
+        self.disks, self.ports, self.extra, self.reboot = list(disks), ports, list(extra), reboot
+        self.cpu, self.machine_options, self.net_options = cpu or CPU[arch], machine_options, net_options
+        self.directory = tempfile.mkdtemp(prefix="sluice-vm-")
+        self.console_path = os.path.join(self.directory, "console")
+        self.process = self.monitor = None
+        self.forwarded = {}
+        self.mark = 0
+
+    # --- life ---
+
+    def arguments(self):
+        bus = BUS.get(self.machine, "pci")
+        machine = self.machine + ("," + self.machine_options if self.machine_options else "")
+        args = [SYSTEM[self.arch], "-nodefaults", "-no-user-config", "-display", "none", "-M", machine,
+                "-accel", "tcg,thread=multi", "-cpu", self.cpu, "-m", str(self.memory), "-smp", str(self.cpus),
+                "-chardev", f"file,id=console,path={self.console_path},append=on", "-serial", "chardev:console",
+                "-qmp", f"unix:{self.directory}/qmp,server=on,wait=off",
+                "-device", f"virtio-rng-{bus}"]
+        if self.boot:
+            args += ["-kernel", self.boot]
+            if self.append:
+                args += ["-append", self.append]
+        if self.initrd:
+            args += ["-initrd", self.initrd]
+        if not self.reboot:
+            args += ["-no-reboot"]
+        for i, disk in enumerate(self.disks):
+            disk = disk if isinstance(disk, dict) else {"file": disk}
+            drive = {"format": "raw", "cache": "unsafe", **disk, "if": "none", "id": f"disk{i}"}
+            args += ["-drive", ",".join(f"{k}={v}" for k, v in drive.items()),
+                     "-device", f"virtio-blk-{bus},drive=disk{i}"]
+        if self.ports is not None:
+            forward = "".join(f",hostfwd=tcp:127.0.0.1:0-:{port}" for port in self.ports)
+            args += ["-netdev", f"user,id=net0{forward}",
+                     "-device", f"virtio-net-{bus},netdev=net0" + ("," + self.net_options if self.net_options else "")]
+        return args + self.extra
+
+    def start(self):
+        with open(os.path.join(self.directory, "qemu"), "ab") as log:
+            self.process = subprocess.Popen(self.arguments(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            preexec_fn=_end_with_parent)
+        self.started = time.monotonic()
+        try:
+            self.monitor = Qmp(os.path.join(self.directory, "qmp"), SHORT_GUARD_S)
+        except AssertionError as e:
+            raise AssertionError(self.explain(str(e))) from None
+        if self.ports:
+            self._read_forwards()
+        return self
+
+    def _read_forwards(self):
+        """QEMU picked free ports of the host; its monitor tells which."""
+        for host, guest in re.findall(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+(\d+)",
+                                      self.monitor.human("info usernet")):
+            self.forwarded[int(guest)] = int(host)
+        missing = set(self.ports) - set(self.forwarded)
+        assert not missing, f"QEMU forwards no port for {missing}"
+
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def wait_exit(self, guard_s=SHORT_GUARD_S):
+        """The machine ends by itself: it was switched off, or restarts with reboot=False."""
+        try:
+            return self.process.wait(guard_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(self.explain(f"did not end within {guard_s:.0f} s")) from None
+
+    def cut_power(self):
+        """Ends the machine between two of its instructions. What it wrote is with the host's kernel, as a disk's cache."""
+        if self.running():
+            self.process.kill()
+        self.process.wait()
+        self.monitor.close()
+
+    def stop(self):
+        if self.running():
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if self.monitor:
+            self.monitor.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_):
+        self.stop()
+
+    # --- monitor ---
+
+    def qmp(self, name, **arguments):
+        return self.monitor.command(name, **arguments)
+
+    def press_power(self):
+        self.qmp("system_powerdown")
+
+    def reset(self):
+        self.qmp("system_reset")
+
+    # --- console ---
+
+    def console(self):
+        try:
+            with open(self.console_path, "rb") as f:
+                return f.read().decode(errors="replace").replace("\r", "")
+        except FileNotFoundError:
+            return ""
+
+    def explain(self, what):
+        with open(os.path.join(self.directory, "qemu"), "rb") as f:
+            said = f.read().decode(errors="replace")[-1000:]
+        state = "running" if self.running() else f"ended with status {self.process.poll()}"
+        return f"{self.arch} {self.machine}, {state}: {what}\n--- QEMU\n{said}\n--- console\n{self.console()[-3000:]}"
+
+    def set_mark(self):
+        """From now on wait_console looks only at what comes after this moment."""
+        self.mark = len(self.console())
+
+    def wait_console(self, pattern, guard_s=BOOT_GUARD_S, what=None):
+        """The first match of pattern on the console after the mark."""
+        seen = re.compile(pattern, re.M)
+
+        def look():
+            match = seen.search(self.console(), self.mark)
+            if not match and not self.running():
+                match = seen.search(self.console(), self.mark)
+                if not match:
+                    raise AssertionError(self.explain(f"ended before {what or pattern!r} was on the console"))
+            return match
+        try:
+            return until(look, what or pattern, guard_s, poll_s=0.02)
+        except NotReached as e:
+            raise AssertionError(self.explain(str(e))) from None
+
+    # --- network ---
+
+    def address(self, port):
+        return ("127.0.0.1", self.forwarded[port])
+
+    def get(self, path, guard_s=SHORT_GUARD_S):
+        """One GET to the admin port."""
+        return http.request(self.address(9600), path, guard_s=guard_s)
+
+    def wait_ready(self, guard_s=BOOT_GUARD_S):
+        """Until the gateway answers its health check. QEMU accepts for the guest before it runs, so that only a whole
+        answer counts."""
+        def ready():
+            if not self.running():
+                raise AssertionError(self.explain("ended before the gateway was ready"))
+            try:
+                return self.get("/healthz", guard_s=2).status == 200
+            except (OSError, http.HttpError, ValueError):
+                return False
+        try:
+            return until(ready, "the gateway is ready", guard_s, poll_s=0.05)
+        except NotReached as e:
+            raise AssertionError(self.explain(str(e))) from None
