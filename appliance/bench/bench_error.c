@@ -55,6 +55,12 @@ static const struct {
     [BENCH_ERROR_OPEN_LIMIT] =
         {"open_limit",
          "all short-connection slots were waiting for replies; the next was not started"},
+    [BENCH_ERROR_REFUSED] = {"refused",
+                             "the broker's CONNACK or SUBACK said no: user, password, access "
+                             "rights, or a limit of it"},
+    [BENCH_ERROR_MALFORMED] = {"malformed", "the broker sent bytes that are no valid MQTT packet"},
+    [BENCH_ERROR_PUBLISH_REFUSED] =
+        {"publish_refused", "a PUBACK or PUBREC carried a refusal: a quota or a right of the broker"},
 };
 _Static_assert(ARRAY_LEN(rows) == BENCH_ERROR_COUNT, "a row for each error");
 
