@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "io/poller.h"
 
@@ -65,11 +66,30 @@ static void poll_remove(poller *p, io_handle *h) {
     pp->handles[h->poll_index]->poll_index = h->poll_index;
 }
 
+// poll(2) refuses more entries than the descriptor limit allows (EINVAL), which somebody may lower
+// below what is open. Then it is asked about one stretch after the other. Returns as poll(2) does, or
+// -errno.
+static int poll_in_stretches(poller_poll *pp) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return -errno;
+    if (limit.rlim_cur == 0 || limit.rlim_cur >= pp->used) return -EINVAL;
+    int found = 0;
+    for (u32 i = 0; i < pp->used; i++) pp->fds[i].revents = 0;
+    for (u32 at = 0; at < pp->used; at += (u32)limit.rlim_cur) {
+        u32 count = MIN(pp->used - at, (u32)limit.rlim_cur);
+        int ready = poll(pp->fds + at, count, found == 0 ? 1 : 0); // 1 ms: no spin meanwhile
+        if (ready < 0) return errno == EINTR ? found : -errno;
+        found += ready;
+    }
+    return found;
+}
+
 static int poll_wait_events(poller *p, int timeout_ms, poller_event *events) {
     poller_poll *pp = (poller_poll *)p;
     counter_add(p->syscalls, 1);
     int left = poll(pp->fds, pp->used, timeout_ms);
-    if (left < 0) return errno == EINTR ? 0 : -errno;
+    if (left < 0) left = errno == EINVAL ? poll_in_stretches(pp) : -errno;
+    if (left < 0) return left == -EINTR ? 0 : left;
     int count = 0;
     u32 at = pp->scan_from < pp->used ? pp->scan_from : 0;
     for (u32 seen = 0; seen < pp->used && left > 0 && count < (int)POLLER_EVENTS_MAX; seen++) {

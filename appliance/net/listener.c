@@ -79,8 +79,16 @@ static int reserve_open(void) {
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
+static void shed(listener *l, int fd) {
+    struct linger linger = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)); // a reset tells more than an end
+    close(fd);
+    listener_refused(l, CLOSE_NO_DESCRIPTORS);
+}
+
 // Closes the reserve, accepts one waiting peer and closes it at once, until none waits or the turns are
-// used up. Real sockets only: the simulator has no descriptors to run out of.
+// used up. Real sockets only: the simulator has no descriptors to run out of. Another thread may take
+// the place before the reserve is opened again: on_accept() wins it back.
 static void shed_waiting(listener *l) {
     worker *w = l->owner;
     if (w->reserve_fd >= 0) close(w->reserve_fd);
@@ -91,10 +99,7 @@ static void shed_waiting(listener *l) {
         int fd = accept4(l->io.fd, NULL, NULL, SOCK_CLOEXEC);
         if (!(flags & O_NONBLOCK)) fcntl(l->io.fd, F_SETFL, flags);
         if (fd < 0) break;
-        struct linger linger = {.l_onoff = 1, .l_linger = 0};
-        setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)); // a reset tells more than an end
-        close(fd);
-        listener_refused(l, CLOSE_NO_DESCRIPTORS);
+        shed(l, fd);
     }
     w->reserve_fd = reserve_open();
 }
@@ -126,12 +131,16 @@ static void on_accept(io_handle *h, int result, const struct sockaddr_storage *p
         if (!l->removed) accept_failed(l, result);
         return;
     }
+    if (UNLIKELY(w->reserve_fd < 0) && (w->reserve_fd = reserve_open()) < 0) {
+        shed(l, result); // the last descriptor of all is worth more as the reserve
+        w->reserve_fd = reserve_open();
+        return;
+    }
     __atomic_fetch_add(&l->shared->conns, 1, __ATOMIC_RELAXED);
     if (!w->is_ops) __atomic_fetch_add(&w->gw->conns, 1, __ATOMIC_RELAXED);
     conn *c = conn_open(w, l, result, peer);
     if (c == NULL) listener_uncount(w, l->shared);
     throttle(l);
-    if (UNLIKELY(w->reserve_fd < 0)) w->reserve_fd = reserve_open();
 }
 
 static void on_listener_closed(io_handle *h) {

@@ -28,6 +28,18 @@ def lower_limit(gateway, places):
         pytest.skip(f"prlimit: {e}")
 
 
+def reserves(gateway):
+    """The descriptors on /dev/null that the workers keep to shed peers with."""
+    found = set()
+    for fd in os.listdir(f"/proc/{gateway.pid}/fd"):
+        try:
+            if int(fd) > 2 and os.readlink(f"/proc/{gateway.pid}/fd/{fd}") == "/dev/null":
+                found.add(int(fd))
+        except FileNotFoundError:  # closed meanwhile
+            pass
+    return found
+
+
 def address(gateway):
     return gateway.address(next(iter(gateway.listeners)))
 
@@ -136,6 +148,31 @@ def test_recovers_when_only_clients_leave(engine, run_gateway):
         leave(devices)
         until(lambda: is_served(gateway), "a new connection is served")
     resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, old)
+
+
+def test_reserve_is_won_back(engine, run_gateway):
+    """To shed a peer the gateway gives up its reserve for a moment, and may not get it back: another of its
+    threads opened something. The next descriptor that comes free
+    must become the reserve, not a connection, or nobody would be shed any more."""
+    gateway = run_gateway(engine, workers=1, listeners={"echo": {"mode": "echo"}})
+    gateway.hold_session()
+    old = lower_limit(gateway, PLACES + 1)
+    renew_listener(gateway)
+    devices = arrive(gateway, 4 * PLACES)
+    served, _, _ = sort_out(devices)
+    full, hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+    kept = reserves(gateway)
+    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (min(kept), hard))
+    devices += arrive(gateway, 2)
+    until(lambda: len(reserves(gateway)) < len(kept), "the reserve is lost")
+    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (full, hard))
+    late = arrive(gateway, 4)
+    until(lambda: sort_out(late)[1], "a peer that comes late is shed")
+    for device in served:
+        echo_once(device)
+    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, old)
+    leave(devices + late)
+    until(lambda: is_served(gateway), "new connections are served again")
 
 
 def test_few_descriptors_from_the_start(engine, run_gateway):
