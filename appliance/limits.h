@@ -81,6 +81,7 @@
 
 // --- sluice init (PID 1) ---
 #define LIMIT_CMDLINE_BYTES 4096u          // the kernel's command line; 2048 on arm64 and x86
+#define LIMIT_INIT_NOFILE 1048576u         // descriptors; the kernel's fs.nr_open allows no more by default
 #define LIMIT_INIT_WATCHES 64u             // descriptors of init's loop
 #define LIMIT_INIT_CHILDREN 32u            // children with an owner at once
 #define LIMIT_INIT_TURN_MS 500u            // a longer callback of init's loop is logged
@@ -109,6 +110,15 @@
 #define LIMIT_WATCHDOG_S 60u               // hardware watchdog's timeout
 #define LIMIT_SHUTDOWN_MS 20000u           // the ordered shutdown, all of it
 #define LIMIT_DRAIN_MS 10000u              // of which the gateway's drain
+
+// --- updates ---
+#define LIMIT_UPDATE_IMAGE_BYTES (8u << 20) // a slot, and so the system in it
+#define LIMIT_UPDATE_KEYS 4u                // public keys an image can have
+#define LIMIT_UPDATE_EXTENTS 64u            // pieces of a slot's file on the ESP
+#define LIMIT_UPDATE_PART_BYTES (128u << 10) // one part of an update that is sent over the admin port
+#define LIMIT_UPDATE_IDLE_MS 60000u         // an update whose bytes stop coming ends
+#define LIMIT_UPDATE_REDIRECTS 3u           // of an update's URL
+#define LIMIT_UPDATE_REBOOT_MS 2000u        // from the answer to the reboot
 
 _Static_assert(IS_POWER_OF_TWO(LIMIT_RING_SLOTS), "ring index is masked");
 _Static_assert(IS_POWER_OF_TWO(LIMIT_RECORDER_EVENTS), "recorder index is masked");
