@@ -10,6 +10,7 @@ usage: ./build.sh COMMAND [options]
   gateway [--arch x86_64|aarch64]   build out/<arch>/sluice, one static binary (default: this machine's architecture)
   image [--arch A] [--format raw|qcow2|vhd|gcp] [--size SIZE]
                                     build out/<arch>/sluice.img, a disk that boots (docs/image.md has all options)
+  kernel [--arch x86_64|aarch64]    build the kernel with the gateway inside: out/<arch>/sluice.efi and its parts
   run [ARGUMENT...]                 build and run the gateway; arguments go to `sluice run`
   dev                               build out/dev/sluice for gdb and valgrind: host libc, symbols, no optimisation
   test [SUITE...]                   run the test suites listed in ci/suites (default: all of them)
@@ -41,6 +42,21 @@ command_gateway() {
     unset BUILD
     variant_build "$arch"
     say "$OUT/$arch/sluice: $(stat -c %s "$OUT/$arch/sluice") bytes"
+}
+
+command_kernel() {
+    local arch=$HOST_ARCH
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --arch) [ $# -ge 2 ] || die "--arch needs a value: x86_64 or aarch64"; arch=$2; shift 2 ;;
+            --arch=*) arch=${1#*=}; shift ;;
+            *) die "kernel: unknown argument '$1'" "usage: ./build.sh kernel [--arch x86_64|aarch64]" ;;
+        esac
+    done
+    case $arch in x86_64 | aarch64) ;; *) die "unknown architecture '$arch'" "known: x86_64, aarch64" ;; esac
+    unset BUILD
+    kernel_build "$arch"
+    say "$OUT/$arch/sluice.efi: $(stat -c %s "$OUT/$arch/sluice.efi") bytes"
 }
 
 command_dev() {
@@ -80,6 +96,8 @@ build_for_suites() {
             native) variant_build "$HOST_ARCH" ;;
             aarch64 | x86_64 | asan | tsan | clang) variant_build "$need" ;;
             fuzz) variant_build fuzz lib ;;
+            kernel-x86_64 | kernel-aarch64) kernel_build "${need#kernel-}" ;;
+            qemu) host_require qemu ;;
             *) die "ci/suites: unknown need '$need'" ;;
         esac
     done

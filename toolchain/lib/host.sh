@@ -28,6 +28,16 @@ test    $HOST_PYTHON              python3
 test    py:pytest                 python3-pytest
 test    qemu-aarch64              qemu-user
 lint    shellcheck                shellcheck
+kernel  flex                      flex
+kernel  bison                     bison
+kernel  bc                        bc
+kernel  zstd                      zstd
+kernel  hexdump                   bsdextrautils
+kernel  perl                      perl
+kernel  file:/usr/include/libelf.h libelf-dev
+qemu    qemu-system-x86_64        qemu-system-x86
+qemu    qemu-system-aarch64       qemu-system-arm
+qemu    py:pytest                 python3-pytest
 image   sfdisk                    fdisk
 image   mformat                   mtools
 image   mke2fs                    e2fsprogs
