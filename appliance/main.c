@@ -9,6 +9,8 @@
 #include "base/base.h"
 #include "bench/bench.h"
 #include "bench/tune.h"
+#include "client/pub.h"
+#include "client/sub.h"
 #include "conf/check_command.h"
 #include "conf/suggest.h"
 #include "gateway.h"
@@ -38,6 +40,8 @@ static const command commands[] = {
     {"tune", tune_main, "measure a load of yours on every engine and recommend one"},
     {"bench", bench_main, "generate load and measure latency, CPU and memory"},
     {"ctl", ctl_main, "look into a running gateway and steer it"},
+    {"pub", client_pub_main, "publish MQTT messages to any broker"},
+    {"sub", client_sub_main, "subscribe at any MQTT broker and print what comes"},
     {"version", version_main, "version, commit and engines of this binary"},
     {"help", help_main, "this list, or the page of one command"},
 };
