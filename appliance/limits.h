@@ -24,7 +24,7 @@
 // --- send path ---
 #define LIMIT_OUT_SEGMENT_MIN_BYTES 256u
 #define LIMIT_OUT_SEGMENT_MAX_BYTES 16384u
-#define LIMIT_OUT_IOVECS 16u               // segments gathered into one send
+#define LIMIT_OUT_IOVECS 64u               // pieces gathered into one send
 #define LIMIT_OUT_SHARED_MIN_BYTES 512u    // from here on payloads are sent by reference
 
 // --- between workers ---
@@ -43,6 +43,14 @@
 #define LIMIT_TOPIC_BYTES 65535u           // MQTT 5.0 section 1.5.4: a UTF-8 string's length is 16 bits
 #define LIMIT_TOPIC_LEVELS 128u
 #define LIMIT_NAME_BYTES 64u               // names of listeners, streams, uplinks
+
+// --- routing ---
+#define LIMIT_SHARED_TRIES 64u             // members of a shared subscription a worker offers a message to
+#define LIMIT_SHARED_WAITING 1024u         // messages that wait for the members of one, when all are full
+#define LIMIT_RETAINED_TURN 4096u          // nodes of the retained store looked at in one turn of the loop
+#define LIMIT_RETAINED_SWEEP 4096u         // the same, a second, for expired messages
+#define LIMIT_RETAINED_PAGE_MESSAGES 64u   // retained messages sent to another worker at once
+#define LIMIT_RETAINED_PAGE_BYTES (64u << 10) // and their bytes; a single larger one goes alone
 
 // --- configuration ---
 #define LIMIT_CONFIG_BYTES (1u << 20)      // a longer file is refused

@@ -1,132 +1,226 @@
 // SPDX-License-Identifier: Apache-2.0
-// announce.c: each worker knows which filters the others' clients have subscribed to.
+// announce.c: each worker knows which filters the others' clients have subscribed to, and of each
+// group of shared subscriptions how many members the others have.
 //
-// The reference count of a filter is kept by the worker that has the subscribers
-// (route_filter.live); only its changes from and to zero are announced, and every announcement
-// comes back as its confirmation. One table says what to do, whatever happened in between
-// (subscribed again while the removal is under way, no memory, no room in a ring): for each other
-// worker compare what it should know with what it has confirmed, unless something is in flight to
-// it.
+// The reference count is kept by the worker that has the subscribers (interest.live); only its
+// changes from and to zero are announced, of a group every change, and every announcement comes
+// back as its confirmation. One table says what to do, whatever happened in between (subscribed
+// again while the removal is under way, no memory, no room in a ring): for each other worker compare
+// what it should know with what it has been told, unless something is in flight to it.
 //
-//   live > 0, not told  -> WM_SUBSCRIBE       live = 0, told -> WM_UNSUBSCRIBE
+//   live > 0, not told, or a group's counts are stale  -> WM_SUBSCRIBE
+//   live = 0, told                                     -> WM_UNSUBSCRIBE
 //
 // A receiver without memory for the filter refuses; then the subscriptions that wait for the
-// confirmation fail with -ENOMEM. Those in force can not be hit: nothing is announced for a filter
-// that all know.
+// confirmation fail with -ENOMEM. Those in force can not be hit: of what all know nothing more is
+// announced than counts, which need no memory there.
 #include <errno.h>
+#include <string.h>
 
 #include "broker/route.h"
 
-static u64 wanted_mask(const broker *b, const route_filter *f) {
-    return f->live > 0 ? b->others_mask : 0;
+static share_group *group_of(interest *it) {
+    return it->shared ? CONTAINER_OF(it, share_group, told) : NULL;
 }
 
-bool announce_is_complete(const broker *b, const route_filter *f) {
-    return (f->told_mask & ~f->in_flight_mask) == b->others_mask;
+static route_filter *filter_of(interest *it) {
+    return it->shared ? group_of(it)->filter : CONTAINER_OF(it, route_filter, told);
 }
 
-int announce_reconcile(broker *b, route_filter *f) {
-    u64 change = (wanted_mask(b, f) ^ f->told_mask) & ~f->in_flight_mask;
+static void interest_release(broker *b, interest *it) {
+    if (it->shared) {
+        group_release(b, group_of(it));
+    } else {
+        filter_release(b, filter_of(it));
+    }
+}
+
+bool announce_is_complete(const broker *b, const interest *it) {
+    return it->told_mask == b->others_mask;
+}
+
+static u64 change_mask(const broker *b, interest *it) {
+    u64 wanted = it->live > 0 ? b->others_mask : 0;
+    u64 change = wanted ^ it->told_mask;
+    if (it->shared) change |= group_of(it)->stale_mask & wanted;
+    return change & ~it->in_flight_mask;
+}
+
+int announce_reconcile(broker *b, interest *it) {
+    u64 change = change_mask(b, it);
     if (change == 0) return 0;
-    u32 text_len = trie_node_text_bytes(f->node);
-    parcel *p = parcel_create(b, change, text_len, 0);
+    share_group *g = group_of(it);
+    const trie_node *node = filter_of(it)->node;
+    u32 filter_len = trie_node_text_bytes(node), share_len = g == NULL ? 0 : g->name_len;
+    parcel *p = parcel_create(b, PARCEL_ANNOUNCE, change, 0, filter_len + share_len);
     if (p == NULL) return -ENOMEM;
-    p->filter = f;
-    p->adds = f->live > 0;
-    trie_node_text(f->node, parcel_text(p), text_len);
-    f->in_flight_mask |= change;
-    parcel_send(b, p, p->adds ? WM_SUBSCRIBE : WM_UNSUBSCRIBE);
+    p->announce = (parcel_announce){.of = it, .adds = it->live > 0, .share_len = share_len};
+    char *text = (char *)parcel_body(p);
+    trie_node_text(node, text, filter_len);
+    if (g != NULL) {
+        memcpy(text + filter_len, group_name(b, g), share_len);
+        p->announce.share_id = g->id;
+        p->announce.online = g->counts[1];
+        p->announce.members = g->counts[0] + g->counts[1];
+        g->stale_mask &= ~change;
+    }
+    it->in_flight_mask |= change;
+    if (!p->announce.adds) it->told_mask &= ~change;
+    parcel_send(b, p, p->announce.adds ? WM_SUBSCRIBE : WM_UNSUBSCRIBE);
     return 0;
 }
 
-static void lag(broker *b, route_filter *f) {
-    if (!f->lagging) {
-        f->lagging = true;
-        f->lagging_next = b->lagging;
-        b->lagging = f;
+static void lag(broker *b, interest *it) {
+    if (!it->lagging) {
+        it->lagging = true;
+        it->lagging_next = b->lagging;
+        b->lagging = it;
     }
     broker_retry_later(b);
 }
 
-void announce_reconcile_surely(broker *b, route_filter *f) {
-    if (announce_reconcile(b, f) < 0) lag(b, f);
+void announce_reconcile_surely(broker *b, interest *it) {
+    if (announce_reconcile(b, it) < 0) lag(b, it);
 }
 
 void announce_retry(broker *b) {
-    route_filter *f = b->lagging;
+    interest *it = b->lagging;
     b->lagging = NULL;
-    while (f != NULL) {
-        route_filter *next = f->lagging_next;
-        f->lagging = false;
-        announce_reconcile_surely(b, f);
-        filter_release(b, f);
-        f = next;
+    while (it != NULL) {
+        interest *next = it->lagging_next;
+        it->lagging = false;
+        announce_reconcile_surely(b, it);
+        interest_release(b, it);
+        it = next;
     }
 }
 
-// Answers the subscriptions that wait now, not those that an answer adds; those that fail are ended
-// first.
-static void answer_waiting(broker *b, route_filter *f, int result) {
-    const subscription *last = f->last;
+static void answer(broker *b, subscription *s, int result) {
+    broker_subscribed subscribed = s->waiting;
+    void *context = s->context;
+    s->waiting = NULL;
+    if (result < 0) subscription_end(b, s);
+    subscribed(context, result);
+}
+
+static bool waits(const subscription *s) {
+    return s->subscriber != NULL && s->waiting != NULL;
+}
+
+// Those that wait now, not those that an answer adds; those that fail are ended first.
+static void answer_filter(broker *b, route_filter *f, int result) {
+    const subscription *last = f->first == NULL ? NULL : f->first->prev;
     for (subscription *s = f->first; s != NULL; s = s == last ? NULL : s->next) {
-        broker_subscribed answer = s->waiting;
-        void *subscriber = s->subscriber;
-        if (subscriber == NULL || answer == NULL) continue;
-        s->waiting = NULL;
-        if (result < 0) subscription_end(b, s);
-        answer(subscriber, result);
+        if (waits(s)) answer(b, s, result);
+    }
+}
+
+static u32 ring_waiting(subscription *ring, subscription **first) {
+    u32 count = 0;
+    subscription *s = ring;
+    if (s != NULL) do {
+        if (!waits(s)) continue;
+        if (count++ == 0) *first = s;
+    } while ((s = s->next) != ring);
+    return count;
+}
+
+// An answer may move any member to the other ring, so each search starts anew; only the first
+// members of a group ever wait.
+static void answer_group(broker *b, share_group *g, int result) {
+    subscription *first = NULL;
+    u32 count = ring_waiting(g->members[0], &first) + ring_waiting(g->members[1], &first);
+    while (count-- > 0) {
+        u32 left = ring_waiting(g->members[0], &first);
+        if (left == 0) left = ring_waiting(g->members[1], &first);
+        if (left == 0) return;
+        answer(b, first, result);
+    }
+}
+
+static void answer_waiting(broker *b, interest *it, int result) {
+    if (it->shared) {
+        answer_group(b, group_of(it), result);
+        if (result < 0) group_changed(b, group_of(it));
+    } else {
+        answer_filter(b, filter_of(it), result);
     }
 }
 
 void announce_returned(broker *b, const parcel_slot *slot) {
     parcel *p = slot->of;
-    route_filter *f = p->filter;
-    u64 bit = 1ull << slot->target;
+    interest *it = p->announce.of;
+    u64 bit = worker_bit(slot->target);
     bool refused = slot->refused;
-    f->in_flight_mask &= ~bit;
-    if (p->adds && !refused) {
-        f->told_mask |= bit;
+    it->in_flight_mask &= ~bit;
+    if (p->announce.adds && !refused) {
+        it->told_mask |= bit;
     } else {
-        f->told_mask &= ~bit;
+        it->told_mask &= ~bit;
     }
     parcel_release(b, p);
 
     broker_enter(b);
-    if (refused) answer_waiting(b, f, -ENOMEM);
-    if (refused && f->live > 0) {
-        lag(b, f); // subscribed again meanwhile: not at once, the other side still has no memory
+    if (refused) answer_waiting(b, it, -ENOMEM);
+    if (refused && it->live > 0) {
+        lag(b, it); // subscribed again meanwhile: not at once, the other side still has no memory
     } else {
-        announce_reconcile_surely(b, f);
+        announce_reconcile_surely(b, it);
     }
-    if (announce_is_complete(b, f)) answer_waiting(b, f, 0);
-    filter_release(b, f);
+    if (announce_is_complete(b, it)) answer_waiting(b, it, 0);
+    interest_release(b, it);
     broker_leave(b);
 }
 
-static bool remote_add(broker *b, u64 bit, const char *text, u32 len) {
+// --- of other workers ---
+
+static bool remote_add(broker *b, u32 from, const char *text, u32 len, const parcel_announce *a) {
     route_filter *f = filter_acquire(b, text, len);
     if (f == NULL) return false;
-    if (f->remote_mask == 0) counter_add(&b->remote_filter_count, 1);
-    f->remote_mask |= bit;
+    u64 bit = worker_bit(from);
+    if (a->share_len == 0) {
+        if (f->remote_mask == 0) counter_add(&b->remote_filter_count, 1);
+        f->remote_mask |= bit;
+        return true;
+    }
+    share_group *g = group_acquire(b, f, text + len, a->share_len);
+    if (g == NULL) {
+        filter_release(b, f);
+        return false;
+    }
+    if (g->remote_mask == 0) counter_add(&b->remote_filter_count, 1);
+    group_remote_set(b, g, from, a);
     return true;
 }
 
-static void remote_remove(broker *b, u64 bit, const char *text, u32 len) {
-    trie_node *node = trie_find(b->filters, text, len);
-    route_filter *f = node == NULL ? NULL : trie_node_value(node);
-    if (f == NULL || (f->remote_mask & bit) == 0) return;
-    f->remote_mask &= ~bit;
-    if (f->remote_mask == 0) counter_sub(&b->remote_filter_count, 1);
-    filter_release(b, f);
+static void remote_remove(broker *b, u32 from, const char *text, u32 len,
+                          const parcel_announce *a) {
+    route_filter *f = filter_find(b, text, len);
+    if (f == NULL) return;
+    u64 bit = worker_bit(from);
+    if (a->share_len == 0) {
+        if ((f->remote_mask & bit) == 0) return;
+        f->remote_mask &= ~bit;
+        if (f->remote_mask == 0) counter_sub(&b->remote_filter_count, 1);
+        filter_release(b, f);
+        return;
+    }
+    share_group *g = group_find(b, f, text + len, a->share_len);
+    if (g == NULL || (g->remote_mask & bit) == 0) return;
+    group_remote_set(b, g, from, a);
+    if (g->remote_mask == 0) counter_sub(&b->remote_filter_count, 1);
+    group_release(b, g);
 }
 
 void announce_received(broker *b, parcel_slot *slot) {
     parcel *p = slot->of;
-    u64 bit = 1ull << p->origin;
-    if (p->adds) {
-        slot->refused = !remote_add(b, bit, parcel_text(p), p->text_len);
+    const parcel_announce *a = &p->announce;
+    const char *text = (const char *)parcel_body(p);
+    u32 len = p->body_bytes - a->share_len;
+    if (a->adds) {
+        slot->refused = !remote_add(b, p->origin, text, len, a);
     } else {
-        remote_remove(b, bit, parcel_text(p), p->text_len);
+        remote_remove(b, p->origin, text, len, a);
     }
     parcel_return(b, slot);
 }

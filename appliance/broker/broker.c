@@ -3,21 +3,88 @@
 #include "broker/broker.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "broker/route.h"
+
+// Longest wait between two attempts for what could not be posted, announced or placed. A congested
+// worker needs about this long for the thousands of messages in front of it.
+#define RETRY_NS (20 * NS_PER_MS)
+#define SCRATCH_ITEMS 64u // at first, and again when a larger one is not needed any more
 
 static void broker_retry(timer_node *node, void *context) {
     (void)context;
     broker *b = CONTAINER_OF(node, broker, retry_timer);
     outbox_flush(b);
     announce_retry(b);
+    route_retry(b);
+    groups_retry(b);
+    retained_retry(b);
 }
+
+static void retry_at(broker *b, u64 due_ns) {
+    if (timer_is_armed(&b->retry_timer) && b->retry_timer.due_ns <= due_ns) return;
+    timer_arm(b->owner->wheel, &b->retry_timer, due_ns);
+}
+
+void broker_retry_later(broker *b) {
+    retry_at(b, b->owner->now_ns + RETRY_NS);
+}
+
+void broker_retry_now(broker *b) {
+    retry_at(b, b->owner->now_ns);
+}
+
+// --- scratch ---
+
+static void scratch_free(broker *b, scratch *s) {
+    pool_free(b->memory, s->items, (size_t)s->size * s->item_bytes);
+    s->items = NULL;
+    s->size = 0;
+}
+
+bool scratch_push_room(broker *b, scratch *s) {
+    if (LIKELY(s->used < s->size)) return true;
+    u32 size = MAX(s->size * 2, SCRATCH_ITEMS);
+    void *items = pool_alloc(b->memory, (size_t)size * s->item_bytes);
+    if (items == NULL) return false;
+    if (s->used > 0) memcpy(items, s->items, (size_t)s->used * s->item_bytes);
+    scratch_free(b, s);
+    s->items = items;
+    s->size = size;
+    return true;
+}
+
+static void scratch_trim(broker *b, scratch *s) {
+    if (s->used > 0 || s->size <= SCRATCH_ITEMS) return;
+    scratch_free(b, s);
+    (void)scratch_push_room(b, s);
+}
+
+static bool scratch_init(broker *b, scratch *s, u32 item_bytes) {
+    s->item_bytes = item_bytes;
+    return scratch_push_room(b, s);
+}
+
+// --- life ---
 
 static u64 others_mask(const worker *w) {
     u32 count = w->gw->worker_count;
     ASSERT(count >= 1 && count <= LIMIT_WORKERS_MAX && w->index < count);
     u64 all = count == 64 ? UINT64_MAX : (1ull << count) - 1;
-    return all & ~(1ull << w->index);
+    return all & ~worker_bit(w->index);
+}
+
+static bool parts_create(broker *b) {
+    b->filters = trie_create(b->memory);
+    if (b->filters == NULL) return false;
+    if (table_init(&b->subscriptions, b->memory) < 0) return false;
+    if (table_init(&b->clients, b->memory) < 0) return false;
+    if (table_init(&b->groups, b->memory) < 0) return false;
+    if (!scratch_init(b, &b->found, sizeof(route_filter *))) return false;
+    if (!scratch_init(b, &b->hits, sizeof(route_hit))) return false;
+    if (!scratch_init(b, &b->picks, sizeof(route_pick))) return false;
+    return retained_init(&b->retained, b) == 0;
 }
 
 broker *broker_create(const broker_config *settings) {
@@ -28,57 +95,69 @@ broker *broker_create(const broker_config *settings) {
     b->memory_budget_bytes = settings->memory_bytes;
     b->retry_timer.callback = broker_retry;
     b->memory = pool_create(settings->memory_bytes);
-    if (b->memory == NULL) goto no_pool;
-    b->filters = trie_create(b->memory);
-    if (b->filters == NULL) goto no_filters;
-    if (table_init(&b->subscriptions, b->memory) < 0) goto no_subscriptions;
-    if (table_init(&b->clients, b->memory) < 0) goto no_clients;
+    if (b->memory == NULL || !parts_create(b)) {
+        if (b->filters != NULL) trie_destroy(b->filters);
+        pool_destroy(b->memory);
+        free(b);
+        return NULL;
+    }
     return b;
-
-no_clients:
-    table_free(&b->subscriptions);
-no_subscriptions:
-    trie_destroy(b->filters);
-no_filters:
-    pool_destroy(b->memory);
-no_pool:
-    free(b);
-    return NULL;
 }
 
 void broker_destroy(broker *b) {
     if (b == NULL) return;
     timer_cancel(b->owner->wheel, &b->retry_timer);
-    table_free(&b->clients);
-    table_free(&b->subscriptions);
+    timer_cancel(b->owner->wheel, &b->retained.timer);
     trie_destroy(b->filters);
-    pool_destroy(b->memory); // and with it filters, subscriptions and messages in transit
+    pool_destroy(b->memory); // and with it tables, subscriptions, messages, what is in transit
     free(b);
 }
 
+// --- messages of other workers ---
+
 static void slot_returned(broker *b, parcel_slot *slot) {
-    if (slot->of->filter != NULL) {
-        announce_returned(b, slot);
-        return;
+    parcel *p = slot->of;
+    switch ((parcel_kind)p->kind) {
+        case PARCEL_ANNOUNCE: announce_returned(b, slot); break;
+        case PARCEL_READ:
+        case PARCEL_PAGE: retained_returned(b, slot); break;
+        case PARCEL_MESSAGE:
+            if (p->pick_count > 0) picks_returned(b, slot);
+            if (p->pending == 1) counter_sub(&b->in_transit, 1);
+            parcel_release(b, p);
     }
-    if (slot->of->pending == 1) counter_sub(&b->in_transit, 1);
-    parcel_release(b, slot->of);
 }
 
-void broker_handle_message(broker *b, const spsc_message *message) {
+static void slot_received(broker *b, parcel_slot *slot) {
+    if (slot->of->kind == PARCEL_MESSAGE) {
+        route_received(b, slot);
+    } else {
+        retained_received(b, slot);
+    }
+}
+
+void broker_handle_message(broker *b, const spsc_message *m) {
     ASSERT(b->busy == 0);
-    parcel_slot *slot = message->ptr;
+    parcel_slot *slot = m->ptr;
     if (b->outbox_mask != 0) outbox_flush(b);
-    switch (message->kind) {
-        case WM_ROUTE: route_received(b, slot); break;
+    switch (m->kind) {
+        case WM_ROUTE: slot_received(b, slot); break;
         case WM_ROUTE_RETURN: slot_returned(b, slot); break;
         default:
-            ASSERT(message->kind == WM_SUBSCRIBE || message->kind == WM_UNSUBSCRIBE);
+            ASSERT(m->kind == WM_SUBSCRIBE || m->kind == WM_UNSUBSCRIBE);
             announce_received(b, slot);
     }
 }
 
+u64 broker_subscriber_number(broker *b) {
+    return (u64)b->owner->index << 48 | ++b->subscriber_number;
+}
+
 void broker_trim(broker *b) {
+    retained_sweep(&b->retained);
+    scratch_trim(b, &b->found);
+    scratch_trim(b, &b->hits);
+    scratch_trim(b, &b->picks);
     pool_trim(b->memory);
 }
 
@@ -89,9 +168,18 @@ pool *broker_pool(broker *b) {
 broker_usage broker_usage_get(const broker *b) {
     return (broker_usage){
         .subscriptions = counter_get(&b->subscription_count),
+        .shared = counter_get(&b->shared_count),
         .remote_filters = counter_get(&b->remote_filter_count),
         .memory_bytes = pool_used_bytes(b->memory),
         .memory_budget_bytes = b->memory_budget_bytes,
         .in_transit = counter_get(&b->in_transit),
+        .messages = counter_get(&b->message_count),
+        .message_bytes = counter_get(&b->message_bytes),
+        .shared_waiting = counter_get(&b->shared_waiting),
+        .shared_handed_on = counter_get(&b->shared_handed_on),
+        .shared_dropped = counter_get(&b->shared_dropped),
+        .retained = counter_get(&b->retained.count),
+        .retained_bytes = counter_get(&b->retained.bytes),
+        .retained_refused = counter_get(&b->retained.refused),
     };
 }

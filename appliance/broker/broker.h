@@ -9,6 +9,10 @@
 // A subscription comes into force on all workers at once: when every one of them has confirmed that
 // it knows the filter. Until then nothing is delivered to it; from then on nothing published
 // anywhere is missed. Whoever acknowledges a subscription to its client does so from that moment.
+//
+// Filters of one subscriber that overlap: it gets one delivery of a message, with the highest QoS of
+// those that match and all their identifiers (MQTT 5.0 section 3.3.4). A shared subscription that
+// matches is a delivery of its own (section 4.8.2).
 #ifndef SLUICE_BROKER_BROKER_H
 #define SLUICE_BROKER_BROKER_H
 
@@ -17,20 +21,85 @@
 #include "broker/pool.h"
 
 typedef struct broker broker;
-typedef struct worker worker;
 
-// Called for each matching subscription, payload valid during the call. Returns false when the
-// subscriber could not take it (counted as dropped by the broker). It may unsubscribe, itself or
-// others.
-typedef bool (*broker_deliver)(void *subscriber, const char *topic, u32 topic_len,
-                               const u8 *payload, u32 payload_len);
+// Valid during the call it is handed to. props: the properties that are passed on to subscribers, in
+// their MQTT 5.0 encoding without the length in front (payload format, content type, response topic,
+// correlation data, user properties; section 3.3.2.3), props_present: a bit for each identifier.
+typedef struct publication {
+    const char *topic;
+    const u8 *props;
+    const u8 *payload;
+    u64 props_present;
+    u64 expires_ns;   // monotonic; 0 = never (message expiry interval)
+    u64 published_ns; // monotonic; 0 = now, set by broker_publish
+    u64 publisher;    // subscriber.number of the publishing client, for no local; 0 = none
+    u32 topic_len, props_len, payload_len;
+    u8 qos;           // as published
+    bool retain;      // as published
+} publication;
+
+typedef struct worker worker;
+struct message; // broker/message.h
+typedef struct subscription subscription;
+typedef struct subscriber subscriber;
+
+typedef struct delivery {
+    const publication *publication;
+    const u32 *subscription_ids; // of all subscriptions that matched and have one
+    u32 subscription_id_count;
+    u8 qos;           // the lower of the publication's and the highest one granted
+    bool retain;      // flag to be sent
+    bool retained;    // from the retained store (broker/retained.h)
+    u32 share;        // not 0: through a shared subscription; for broker_redistribute
+    broker *broker;   // the broker's own, as is the next
+    struct message **stored;
+} delivery;
+
+// The message stored once on this worker, made at the first call; the caller owns one reference more.
+// NULL when the memory budget is used up. Only during deliver().
+struct message *delivery_message(delivery *d);
+
+typedef enum delivery_result {
+    DELIVERY_TAKEN,
+    DELIVERY_DROPPED, // counted by the broker
+    DELIVERY_REFUSED, // shared: give it to another member; retained: offer it again later
+} delivery_result;
+
+typedef struct subscriber_ops {
+    // A message; it and the delivery are valid during the call only. It may publish, subscribe,
+    // unsubscribe and end any subscriber, itself included.
+    delivery_result (*deliver)(subscriber *s, delivery *d);
+    // For shared subscriptions: messages in flight, smaller is served first; -1 = offline. NULL:
+    // always online, with nothing in flight.
+    int (*load)(const subscriber *s);
+} subscriber_ops;
+
+// Embedded in a session. ops and number are set before the first subscription, the rest is zero then
+// and the broker's. It lives until broker_unsubscribe_all.
+struct subscriber {
+    const subscriber_ops *ops;
+    u64 number;          // unique in the process, not 0
+    subscription *first, *shared; // its subscriptions
+    u64 match_stamp;
+    u32 match_index, match_count;
+    u32 subscription_count;
+};
+
+typedef struct subscription_options {
+    u32 id;             // subscription identifier; 0 = none
+    u8 qos;             // granted
+    u8 retain_handling; // as in the SUBSCRIBE packet; not used by the broker
+    bool no_local, retain_as_published;
+} subscription_options;
+
 // Answers BROKER_PENDING, once: 0 = in force, -ENOMEM = a worker had no memory for the filter and
-// the subscription has been removed. It may unsubscribe, subscribe and publish.
-typedef void (*broker_subscribed)(void *subscriber, int result);
+// the subscription has been removed. It may unsubscribe, subscribe and publish. Not called for a
+// subscription that has been removed meanwhile.
+typedef void (*broker_subscribed)(void *context, int result);
 
 typedef struct broker_config {
-    worker *owner;    // its gateway, index and timer wheel are set
-    u64 memory_bytes; // budget: subscriptions, client records, messages to other workers
+    worker *owner;    // its gateway, index, configuration and timer wheel are set
+    u64 memory_bytes; // budget: subscriptions, client records, messages kept or on their way
 } broker_config;
 
 // Returns NULL when out of memory.
@@ -38,22 +107,49 @@ broker *broker_create(const broker_config *settings);
 // Messages that other workers still hold are freed too: all workers must have ended their loops.
 void broker_destroy(broker *b);
 
-// Subscribes. filter: MQTT topic filter (MQTT 5.0 section 4.7), checked. Returns 0 when in force,
-// BROKER_PENDING when `subscribed` will be called, -EINVAL for a malformed filter, -ENOMEM when
-// over budget. The same filter and subscriber again replaces deliver and subscribed.
-#define BROKER_PENDING 1
-int broker_subscribe(broker *b, const char *filter, u32 filter_len, void *subscriber,
-                     broker_deliver deliver, broker_subscribed subscribed);
-// Removes one subscription made with the same filter and subscriber; harmless when absent. Neither
-// callback is called for it any more.
-void broker_unsubscribe(broker *b, const char *filter, u32 filter_len, void *subscriber);
+// A number for a subscriber, unique in the process.
+u64 broker_subscriber_number(broker *b);
 
-// Publishes. topic: a topic name without wildcards. Returns 0 when every subscriber's worker has it
-// (each in its order), -EAGAIN when the rings are congested or messages in transit use up the
-// budget (nothing was delivered: publish again after conn_unblock), -EINVAL for a malformed topic,
-// -ENOMEM when the message alone is over the budget.
-int broker_publish(broker *b, const char *topic, u32 topic_len, const u8 *payload,
-                   u32 payload_len);
+// Subscribes. filter: MQTT topic filter (MQTT 5.0 section 4.7) without "$share/name/", checked;
+// share: that name, NULL = not a shared subscription. Returns 0 when in force, BROKER_PENDING when
+// `subscribed` will be called, -EINVAL for a malformed filter or share name, -ENOMEM when over
+// budget. The same filter, share and subscriber again replaces options, `subscribed` and context.
+// *existed (may be NULL): whether that was so.
+#define BROKER_PENDING 1
+int broker_subscribe(broker *b, subscriber *s, const char *share, u32 share_len, const char *filter,
+                     u32 filter_len, const subscription_options *o, broker_subscribed subscribed,
+                     void *context, bool *existed);
+// Removes one subscription. Returns whether it existed. Nothing is called for it any more.
+bool broker_unsubscribe(broker *b, subscriber *s, const char *share, u32 share_len,
+                        const char *filter, u32 filter_len);
+// Removes all of a subscriber, which may be freed after; harmless when it has none.
+void broker_unsubscribe_all(broker *b, subscriber *s);
+// What a subscriber has subscribed to: calls visit for each, which must not subscribe or
+// unsubscribe. The texts are valid during the call; share NULL = not shared. Returns 0 or -ENOMEM.
+typedef struct subscription_view {
+    const char *share, *filter;
+    u32 share_len, filter_len;
+    subscription_options options;
+    bool in_force;
+} subscription_view;
+typedef void (*subscription_visit)(const subscription_view *view, void *context);
+int broker_subscriptions(broker *b, const subscriber *s, subscription_visit visit, void *context);
+
+// The subscriber has come online or gone offline (its load() says which), or has room again after it
+// refused: its shared subscriptions are counted anew and get what waits, in the next turn.
+void broker_subscriber_changed(broker *b, subscriber *s);
+// A message that a member of a shared subscription took and will never acknowledge goes to another
+// member. share: delivery.share. The message's reference stays the caller's. Returns 0, or -ENOENT
+// when the subscription has no member any more, -ENOMEM.
+int broker_redistribute(broker *b, u32 share, struct message *m);
+
+// Publishes. topic: a topic name without wildcards. With p->retain the retained store is updated too
+// (an empty payload deletes). *matched (may be NULL): whether anybody, here or on another worker, has
+// a subscription that matches. Returns 0 when every subscriber's worker has it (each in its order);
+// nothing was delivered on an error: -EAGAIN when the rings are congested or messages in transit use
+// up the budget (publish again after conn_unblock), -EINVAL for a malformed topic, -ENOMEM when the
+// message alone is over the budget, -ENOSPC when it is to be retained and the store is full.
+int broker_publish(broker *b, const publication *p, bool *matched);
 
 // Worker messages WM_ROUTE, WM_ROUTE_RETURN, WM_SUBSCRIBE, WM_UNSUBSCRIBE (broker/route.h).
 void broker_handle_message(broker *b, const spsc_message *message);
@@ -61,14 +157,22 @@ void broker_handle_message(broker *b, const spsc_message *message);
 // Gives memory back to the system that was kept for reuse; about once a second.
 void broker_trim(broker *b);
 
-// Memory under the broker's budget, for what the clients of this worker need (broker/clients.h).
+// Memory under the broker's budget, for what the clients of this worker need.
 pool *broker_pool(broker *b);
 
 typedef struct broker_usage {
-    u64 subscriptions;       // local
+    u64 subscriptions;       // local, shared ones included
+    u64 shared;              // local shared ones
     u64 remote_filters;      // summary entries
     u64 memory_bytes, memory_budget_bytes;
     u64 in_transit;          // messages handed to other workers and not returned yet
+    u64 messages;            // kept by reference: queues, retained store
+    u64 message_bytes;
+    u64 shared_waiting;      // messages for shared subscriptions whose members took none
+    u64 shared_handed_on;    // given to another member or worker than the first chosen
+    u64 shared_dropped;
+    u64 retained, retained_bytes; // of this worker's part of the store
+    u64 retained_refused;
 } broker_usage;
 broker_usage broker_usage_get(const broker *b); // any thread
 

@@ -1,32 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// message.h: a published message. While it is being published it is a `publication`, borrowed from
-// whoever publishes it; whoever wants to keep it (a queue, the retained store, an output queue that
+// message.h: a published message. While it is being published it is a `publication` (broker/broker.h),
+// borrowed from whoever publishes it; whoever wants to keep it (a queue, the retained store, an output queue that
 // sends by reference) gets a `message`, which a worker makes at most once per publication and shares
 // by counting references. Nothing here is touched by another thread.
 #ifndef SLUICE_BROKER_MESSAGE_H
 #define SLUICE_BROKER_MESSAGE_H
 
-#include "base/base.h"
-
-typedef struct broker broker;
-
-// Valid during the call it is handed to. props: the properties that are passed on to subscribers, in
-// their MQTT 5.0 encoding without the length in front (payload format, content type, response topic,
-// correlation data, user properties; section 3.3.2.3), props_present: a bit for each identifier.
-typedef struct publication {
-    const char *topic;
-    const u8 *props;
-    const u8 *payload;
-    u64 props_present;
-    u64 expires_ns;   // monotonic; 0 = never (message expiry interval)
-    u64 published_ns; // monotonic; 0 = now, set by broker_publish
-    u64 publisher;    // subscriber.number of the publishing client, for no local; 0 = none
-    u32 topic_len, props_len, payload_len;
-    u8 qos;           // as published
-    bool retain;      // as published
-} publication;
+#include "broker/broker.h"
 
 typedef struct message {
+    broker *owner;
     u32 refs;
     u32 topic_len, props_len, payload_len;
     u64 props_present;
@@ -60,7 +43,9 @@ static inline message *message_ref(message *m) {
     return m;
 }
 // Gives a reference back; frees with the last one.
-void message_unref(broker *b, message *m);
+void message_unref(message *m);
+// The same, as conn_send_shared wants it.
+void message_release(void *m);
 // What the message was, pointing into it.
 publication message_publication(const message *m);
 // Memory it is charged with.

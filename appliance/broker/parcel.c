@@ -9,33 +9,33 @@
 
 #include "broker/route.h"
 
-// Longest wait between two attempts for what could not be posted or announced. A congested worker
-// needs about this long for the thousands of messages in front of it.
-#define RETRY_NS (20 * NS_PER_MS)
+static size_t parcel_bytes(u32 slot_count, u32 pick_count, u32 body_bytes) {
+    return sizeof(parcel) + slot_count * sizeof(parcel_slot) + pick_count * sizeof(parcel_pick) +
+           (size_t)body_bytes;
+}
+_Static_assert(sizeof(parcel) % 8 == 0 && sizeof(parcel_slot) % 8 == 0, "what follows is aligned");
 
-static size_t parcel_bytes(u32 slot_count, u32 text_len, u32 payload_len) {
-    return sizeof(parcel) + slot_count * sizeof(parcel_slot) + text_len + (size_t)payload_len;
+parcel_pick *parcel_picks(parcel *p) {
+    return (parcel_pick *)(void *)&p->slots[p->slot_count];
 }
 
-char *parcel_text(parcel *p) {
-    return (char *)&p->slots[p->slot_count];
+u8 *parcel_body(parcel *p) {
+    return (u8 *)(parcel_picks(p) + p->pick_count);
 }
 
-u8 *parcel_payload(parcel *p) {
-    return (u8 *)parcel_text(p) + p->text_len;
-}
-
-parcel *parcel_create(broker *b, u64 targets_mask, u32 text_len, u32 payload_len) {
+parcel *parcel_create(broker *b, parcel_kind kind, u64 targets_mask, u32 pick_count,
+                      u32 body_bytes) {
     u32 count = (u32)__builtin_popcountll(targets_mask);
     ASSERT(count > 0);
-    parcel *p = pool_alloc(b->memory, parcel_bytes(count, text_len, payload_len));
+    parcel *p = pool_alloc(b->memory, parcel_bytes(count, pick_count, body_bytes));
     if (p == NULL) return NULL;
     memset(p, 0, sizeof(*p));
     p->origin = b->owner->index;
-    p->slot_count = count;
+    p->kind = (u16)kind;
+    p->slot_count = (u16)count;
+    p->pick_count = pick_count;
     p->pending = count;
-    p->text_len = text_len;
-    p->payload_len = payload_len;
+    p->body_bytes = body_bytes;
     for (u32 i = 0; i < count; i++) {
         u32 target = (u32)__builtin_ctzll(targets_mask);
         targets_mask &= targets_mask - 1;
@@ -44,19 +44,40 @@ parcel *parcel_create(broker *b, u64 targets_mask, u32 text_len, u32 payload_len
     return p;
 }
 
+parcel *parcel_of_message(broker *b, const publication *p, u64 targets_mask, u32 pick_count) {
+    u64 body_bytes = (u64)p->topic_len + p->props_len + p->payload_len;
+    if (body_bytes > UINT32_MAX) return NULL;
+    parcel *made = parcel_create(b, PARCEL_MESSAGE, targets_mask, pick_count, (u32)body_bytes);
+    if (made == NULL) return NULL;
+    u8 *body = parcel_body(made);
+    made->message = *p;
+    made->message.topic = (const char *)body;
+    made->message.props = body + p->topic_len;
+    made->message.payload = body + p->topic_len + p->props_len;
+    memcpy(body, p->topic, p->topic_len);
+    if (p->props_len > 0) memcpy(body + p->topic_len, p->props, p->props_len);
+    if (p->payload_len > 0) {
+        memcpy(body + p->topic_len + p->props_len, p->payload, p->payload_len);
+    }
+    return made;
+}
+
+void parcel_discard(broker *b, parcel *p) {
+    pool_free(b->memory, p, parcel_bytes(p->slot_count, p->pick_count, p->body_bytes));
+}
+
 void parcel_release(broker *b, parcel *p) {
     ASSERT(p->pending > 0);
-    if (--p->pending > 0) return;
-    pool_free(b->memory, p, parcel_bytes(p->slot_count, p->text_len, p->payload_len));
+    if (--p->pending == 0) parcel_discard(b, p);
 }
 
 static bool slot_post(broker *b, u32 to, parcel_slot *slot) {
-    spsc_message message = {.kind = slot->kind, .arg = b->owner->index, .ptr = slot};
-    return worker_post(b->owner, to, &message);
+    spsc_message m = {.kind = slot->kind, .arg = b->owner->index, .ptr = slot};
+    return worker_post(b->owner, to, &m);
 }
 
 static void slot_send(broker *b, u32 to, parcel_slot *slot, worker_message kind) {
-    slot->kind = kind;
+    slot->kind = (u8)kind;
     slot->next = NULL;
     outbox *box = &b->outboxes[to];
     if (box->head == NULL && slot_post(b, to, slot)) return;
@@ -66,11 +87,13 @@ static void slot_send(broker *b, u32 to, parcel_slot *slot, worker_message kind)
         box->tail->next = slot;
     }
     box->tail = slot;
-    b->outbox_mask |= 1ull << to;
+    b->outbox_mask |= worker_bit(to);
     broker_retry_later(b);
 }
 
 void parcel_send(broker *b, parcel *p, worker_message kind) {
+    // Once the last slot is posted the parcel may be on its way home already: it is freed by this
+    // thread only, so it stays readable here.
     for (u32 i = 0; i < p->slot_count; i++) slot_send(b, p->slots[i].target, &p->slots[i], kind);
 }
 
@@ -88,13 +111,7 @@ void outbox_flush(broker *b) {
             if (!slot_post(b, to, box->head)) break;
             box->head = next;
         }
-        if (box->head == NULL) b->outbox_mask &= ~(1ull << to);
+        if (box->head == NULL) b->outbox_mask &= ~worker_bit(to);
     }
     if (b->outbox_mask != 0) broker_retry_later(b);
-}
-
-void broker_retry_later(broker *b) {
-    if (!timer_is_armed(&b->retry_timer)) {
-        timer_arm(b->owner->wheel, &b->retry_timer, b->owner->now_ns + RETRY_NS);
-    }
 }

@@ -18,8 +18,8 @@ struct retained_reader { // embedded by its owner; `done` is set before the star
     // Everything has been delivered; the reader is stopped and may be freed. May be NULL. Never called
     // inside retained_read_start; not called after retained_read_stop.
     void (*done)(retained_reader *r);
-    table_link link;     // in the broker's table while started
-    retained_reader *next, **at; // in the list of those with work to do in the next turn
+    table_link link;     // in the broker's table while started; its hash is the reader's number
+    retained_reader *next, *prev; // of those with work to do in the next turn
     subscriber *subscriber;
     struct retained_cursor *cursor; // in this worker's part
     struct parcel_slot *page;       // of another worker's part, being delivered
@@ -27,8 +27,11 @@ struct retained_reader { // embedded by its owner; `done` is set before the star
     subscription_options options;
     u32 filter_len;
     u32 page_at;         // first byte of the page not yet delivered
-    u16 part;            // worker whose part is being read
-    bool started, asking, refused;
+    u16 part;            // how many parts have been read; the reader's own is the first
+    bool started, queued; // queued: has work to do
+    bool asking;          // a page is on its way
+    bool waits;           // the subscriber refused
+    bool again;           // offer the message it refused
 };
 
 // Starts; to be called after the subscription is in force. The first deliveries come in the next turn

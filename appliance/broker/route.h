@@ -2,74 +2,181 @@
 // route.h: inside the broker: its state, and what its files do for each other. Not for other
 // modules.
 //
-//   broker.c     life, dispatch of worker messages        subscribe.c  local subscriptions
-//   announce.c   telling the other workers of filters     route.c      publish, across workers
-//   deliver.c    to the local subscribers                 parcel.c     what travels between workers
+//   broker.c     life, dispatch of worker messages        route.c      publish, across workers
+//   subscribe.c  local subscriptions                      deliver.c    to the local subscribers
+//   announce.c   telling the other workers of filters     parcel.c     what travels between workers
+//   shared.c     groups of shared subscriptions           shared_place.c  to which member
+//   message.c    messages kept by reference               retained*.c  the retained store
 //
 // Between workers travels a pointer to a parcel_slot (spsc_message.ptr; arg is the sender). A
 // parcel is allocated, written and freed by the worker it comes from; a receiver reads it, owns its
-// own slot of it until it has posted WM_ROUTE_RETURN, and writes nothing else. So nothing is freed
-// by another thread than the one that allocated it, and a message that no ring takes waits linked
-// through its slot.
+// own slot of it and the picks for it until it has posted WM_ROUTE_RETURN, and writes nothing else.
+// So nothing is freed by another thread than the one that allocated it, and a message that no ring
+// takes waits linked through its slot.
 #ifndef SLUICE_BROKER_ROUTE_H
 #define SLUICE_BROKER_ROUTE_H
 
 #include "base/timer.h"
 #include "broker/broker.h"
+#include "broker/message.h"
+#include "broker/retained.h"
+#include "broker/retained_store.h"
 #include "broker/table.h"
 #include "broker/trie.h"
 #include "limits.h"
 #include "worker.h"
 
-// One filter that somebody subscribed to: the value of its trie node. It lives while it has local
-// subscriptions, other workers interested, or another worker that has been told of it.
-typedef struct route_filter route_filter;
-
-typedef struct subscription {
-    table_link link; // in broker.subscriptions; link.next chains the ended ones
-    struct subscription *next, *prev; // of the same filter, in the order of subscribing
-    route_filter *filter;
-    void *subscriber;          // NULL = ended, waits to be freed
-    broker_deliver deliver;
-    broker_subscribed waiting; // NULL once in force
-} subscription;
-_Static_assert(sizeof(subscription) == 64, "one cache line");
-
-struct route_filter {
-    trie_node *node;
-    subscription *first, *last;
-    route_filter *lagging_next;
-    u64 remote_mask;    // workers whose clients subscribed
+// What the other workers are told of: a filter with plain subscriptions, or a group of shared ones.
+typedef struct interest interest;
+struct interest {
+    interest *lagging_next;
     u64 told_mask;      // workers that have confirmed to know ours
     u64 in_flight_mask; // workers an announcement is under way to; at most one each
     u32 live;           // subscriptions not ended
     bool lagging;       // in broker.lagging: an announcement could not be made yet
+    bool shared;        // it is that of a share_group
+};
+
+// One filter that somebody subscribed to: the value of its trie node. It lives while it has local
+// subscriptions, groups, other workers interested, or another worker that has been told of it.
+typedef struct route_filter route_filter;
+typedef struct share_group share_group;
+
+struct subscription {
+    table_link link;                  // in broker.subscriptions; link.next chains the ended ones
+    struct subscription *next, *prev; // ring of the same filter or group, in the order of subscribing
+    struct subscription *own_next, *own_prev; // of the subscriber
+    route_filter *filter;
+    share_group *group;               // NULL = not shared
+    subscriber *subscriber;           // NULL = ended, waits to be freed
+    broker_subscribed waiting;        // NULL once in force
+    void *context;                    // of waiting
+    u32 id;                           // subscription identifier
+    u8 qos;
+    u8 retain_handling;
+    bool no_local : 1, retain_as_published : 1;
+    bool online : 1;                  // shared: in which ring of the group
+};
+_Static_assert(sizeof(subscription) == 96, "a size class of the pool");
+
+struct route_filter {
+    interest told;
+    trie_node *node;
+    subscription *first; // ring
+    share_group *groups;
+    u64 remote_mask;     // workers whose clients subscribed
 };
 _Static_assert(sizeof(route_filter) == 64, "one cache line");
+
+// What one worker knows of another's members of a group.
+typedef struct share_remote {
+    u32 id;          // of the group there
+    u32 online, members;
+    u32 outstanding; // picks on their way
+    u32 load;        // of the member that took the last one
+} share_remote;
+
+typedef struct share_waiting {
+    struct share_waiting *next;
+    message *message;
+} share_waiting;
+
+// Members of one share name and filter, here and elsewhere.
+struct share_group {
+    interest told;
+    table_link by_id;      // in broker.groups
+    route_filter *filter;
+    share_group *next;     // of the filter
+    subscription *members[2]; // rings: offline, online; the first one is next to be served
+    u32 counts[2];         // not ended ones
+    u64 stale_mask;        // workers to be told of other counts
+    u64 remote_mask;       // workers with members
+    u64 full_mask;         // workers whose online members took none lately
+    share_waiting *first, *last; // messages nobody took
+    share_group *waiting_next;   // in broker.waiting
+    u32 waiting;
+    u32 id, turn, name_len;
+    bool draining, listed, probing;
+    share_remote remote[]; // one a worker, then the name
+};
+
+typedef enum parcel_kind {
+    PARCEL_MESSAGE,
+    PARCEL_ANNOUNCE,
+    PARCEL_READ,  // of retained messages: asks for a part's first page
+    PARCEL_PAGE,  // retained messages; its return asks for the next page
+} parcel_kind;
 
 typedef struct parcel parcel;
 typedef struct parcel_slot {
     parcel *of;
-    struct parcel_slot *next; // while it waits for room in a ring
-    u32 kind;                 // worker_message, while it waits
+    struct parcel_slot *next; // while it waits for room in a ring, or at the receiver for memory
+    u8 kind;                  // worker_message, while it waits
+    bool refused;             // announcement, read: the receiver had no memory. Page: no more wanted
+    bool deliver, store;      // message: what to do with it there
     u16 target;               // worker this slot is for
-    bool refused;             // announcement: the receiver had no memory
 } parcel_slot;
 
+// A group that a message is to be given to, once, on one worker.
+typedef enum pick_state { PICK_OPEN, PICK_TAKEN, PICK_UNTAKEN } pick_state;
+typedef struct parcel_pick {
+    u64 tried_mask;
+    u32 home, there; // the group's number at the origin and at the target
+    u32 load;        // of the member that took it
+    u16 target;
+    bool offline;    // to one that is not connected
+    u8 state;        // pick_state
+} parcel_pick;
+
+typedef struct parcel_announce {
+    interest *of;  // at home
+    bool adds;     // subscribe, not unsubscribe
+    u32 share_len; // 0 = not a group; its name lies behind the filter
+    u32 share_id, online, members;
+} parcel_announce;
+
+typedef struct parcel_retained {
+    u64 reader;
+    retained_cursor *cursor; // at the part; NULL: the last page
+    u32 count;               // messages in the page
+} parcel_retained;
+
 struct parcel {
-    u32 origin;        // worker that allocated it
-    u32 slot_count;
-    u32 pending;       // slots not back yet; origin only
-    u32 text_len;      // topic, or filter of an announcement
-    u32 payload_len;
-    bool adds;         // announcement: subscribe, not unsubscribe
-    route_filter *filter; // announcement: at home; NULL = a message
-    parcel_slot slots[];  // then the text, then the payload
+    u32 origin;          // worker that allocated it
+    u32 pending;         // slots not back yet; origin only
+    u16 slot_count;
+    u16 kind;            // parcel_kind
+    u32 pick_count;
+    u32 body_bytes;
+    publication message; // its pointers are into the body
+    union {
+        parcel_announce announce;
+        parcel_retained retained;
+    };
+    parcel_slot slots[]; // then the picks, then the body
 };
 
 typedef struct outbox {
     parcel_slot *head, *tail;
 } outbox;
+
+// A stack of items: a publish uses the end of it, one inside a callback what lies behind.
+typedef struct scratch {
+    void *items;
+    u32 used, size, item_bytes;
+} scratch;
+
+// A subscription that matched.
+typedef struct route_hit {
+    const subscription *s;
+    u32 next, last; // of the same subscriber; last is HIT_NONE in all but the first
+} route_hit;
+
+typedef struct route_pick {
+    share_group *group;
+    u32 target;
+    bool offline;
+} route_pick;
 
 struct broker {
     worker *owner;
@@ -77,16 +184,35 @@ struct broker {
     pool *memory;
     u64 memory_budget_bytes;
     trie *filters;
-    table subscriptions; // by filter and subscriber
+    table subscriptions; // by filter or group, and subscriber
     table clients;       // by client id (clients.c)
+    table groups;        // by number
+    u32 group_number;
+    u64 subscriber_number; // the last one given
     u32 busy;            // depth of running callbacks: nothing is freed meanwhile
+    u64 stamp;           // of the last collection of subscribers
+    scratch found, hits, picks;
     subscription *ended; // to be freed when busy falls to 0
-    route_filter *lagging;
+    interest *lagging;
+    share_group *waiting;
+    parcel_slot *stalled, *stalled_tail; // messages received that there was no memory for
     u64 outbox_mask;     // workers with something in their outbox
     outbox outboxes[LIMIT_WORKERS_MAX];
     timer_node retry_timer;
-    counter subscription_count, remote_filter_count, in_transit;
+    retained_part retained;
+    counter subscription_count, shared_count, remote_filter_count, in_transit;
+    counter message_count, message_bytes, shared_waiting, shared_handed_on, shared_dropped;
 };
+
+static inline u64 worker_bit(u32 index) {
+    return 1ull << index;
+}
+
+// --- broker.c ---
+// Room for one more item at the end of the stack. False: out of memory.
+bool scratch_push_room(broker *b, scratch *s);
+void broker_retry_later(broker *b);
+void broker_retry_now(broker *b); // in the next turn of the loop
 
 // --- subscribe.c ---
 // Marks the start and end of code that may call back: between them ended subscriptions stay linked.
@@ -95,49 +221,105 @@ void broker_leave(broker *b);
 void subscription_end(broker *b, subscription *s);
 // The record of a filter, made when absent. NULL when out of memory.
 route_filter *filter_acquire(broker *b, const char *filter, u32 len);
+route_filter *filter_find(const broker *b, const char *filter, u32 len);
 // Frees it when nothing needs it any more.
 void filter_release(broker *b, route_filter *f);
+void ring_add(subscription **ring, subscription *s);
+void ring_remove(subscription **ring, subscription *s);
 
-// --- announce.c --- Brings what the other workers have been told in line with f->live. Returns 0
+// --- announce.c --- Brings what the other workers have been told in line with what is. Returns 0
 // (also while something is in flight: the rest follows its return) or -ENOMEM: nothing was
 // announced.
-int announce_reconcile(broker *b, route_filter *f);
+int announce_reconcile(broker *b, interest *it);
 // The same, and when there is no memory tries again until it is done.
-void announce_reconcile_surely(broker *b, route_filter *f);
-bool announce_is_complete(const broker *b, const route_filter *f);
+void announce_reconcile_surely(broker *b, interest *it);
+bool announce_is_complete(const broker *b, const interest *it);
 // A slot came back. May call `subscribed` callbacks.
 void announce_returned(broker *b, const parcel_slot *slot);
 // WM_SUBSCRIBE, WM_UNSUBSCRIBE of another worker.
 void announce_received(broker *b, parcel_slot *slot);
 void announce_retry(broker *b);
 
+// --- shared.c ---
+char *group_name(broker *b, share_group *g);
+share_group *group_acquire(broker *b, route_filter *f, const char *name, u32 len);
+share_group *group_find(broker *b, const route_filter *f, const char *name, u32 len);
+share_group *group_of_id(const broker *b, u32 id);
+// Frees it, and its filter's record, when nothing needs them any more.
+void group_release(broker *b, share_group *g);
+bool subscriber_is_online(const subscriber *s);
+// A member's subscription goes into the ring it belongs to, or out.
+void group_add(broker *b, subscription *s);
+void group_unlink(subscription *s);
+// Its counts are other ones than before.
+void group_changed(broker *b, share_group *g);
+void group_remote_set(broker *b, share_group *g, u32 from, const parcel_announce *a);
+
+// --- shared_place.c ---
+// The worker that is to give the message to one of its members, -1 when there is none left.
+int group_choose(broker *b, share_group *g, u64 tried_mask, bool offline);
+// To one local member. False: nobody took it. load (may be NULL): of the member that did.
+bool group_deliver(broker *b, share_group *g, const publication *p, message **stored, bool offline,
+                   u32 *load);
+// To any member anywhere, or it waits, or it is dropped and counted; as a part of its cases asks.
+void group_place(broker *b, share_group *g, const publication *p, message **stored, u64 tried_mask,
+                 bool offline);
+// Waits until a member has room. False: dropped and counted.
+bool group_wait(broker *b, share_group *g, const publication *p, message **stored);
+void group_drain(broker *b, share_group *g);
+void group_waiting_free(broker *b, share_group *g);
+void groups_retry(broker *b);
+// The picks of a message for this worker; those of one that came back.
+void picks_received(broker *b, parcel *p, message **stored);
+void picks_returned(broker *b, parcel_slot *slot);
+
 // --- deliver.c ---
-typedef struct route_message {
-    const char *topic;
-    const u8 *payload;
-    u32 topic_len, payload_len;
-} route_message;
-// To the subscriptions of one filter that are in force.
-void deliver_to_filter(broker *b, const route_filter *f, const route_message *message);
-// To those of all matching filters.
-void deliver_to_matching(broker *b, const route_message *message);
+// The filters that a topic matches, at the end of broker.found; within broker_enter.
+typedef struct route_match {
+    u64 workers_mask; // other workers with plain subscriptions
+    u32 base, count;  // in broker.found
+    u32 plain, groups;
+    bool no_memory;
+} route_match;
+void match_collect(broker *b, const char *topic, u32 topic_len, route_match *match);
+void match_end(broker *b, const route_match *match);
+// Gets ready to deliver to plain subscriptions: after it nothing can fail. 0 or -ENOMEM.
+typedef struct route_hits {
+    u32 base, count;  // in broker.hits; unused when one filter matches
+    const route_filter *single;
+    u32 *ids;         // for the longest overlap
+    u32 ids_size;
+    bool any;         // somebody gets it
+} route_hits;
+int hits_collect(broker *b, const route_match *match, const publication *p, route_hits *hits);
+void hits_deliver(broker *b, route_hits *hits, const publication *p, message **stored);
+void hits_end(broker *b, const route_hits *hits);
 
 // --- parcel.c ---
 // A parcel with a slot for each worker in the mask. NULL when out of memory.
-parcel *parcel_create(broker *b, u64 targets_mask, u32 text_len, u32 payload_len);
-char *parcel_text(parcel *p);
-u8 *parcel_payload(parcel *p);
+parcel *parcel_create(broker *b, parcel_kind kind, u64 targets_mask, u32 pick_count,
+                      u32 body_bytes);
+parcel_pick *parcel_picks(parcel *p);
+u8 *parcel_body(parcel *p);
+// The same with a message in it.
+parcel *parcel_of_message(broker *b, const publication *p, u64 targets_mask, u32 pick_count);
 // Posts every slot, as announcement or message.
 void parcel_send(broker *b, parcel *p, worker_message kind);
 // Sends a slot home.
 void parcel_return(broker *b, parcel_slot *slot);
 // One slot is back at its origin; frees the parcel with the last one.
 void parcel_release(broker *b, parcel *p);
+// Frees one that has not been sent.
+void parcel_discard(broker *b, parcel *p);
 // Posts what waits for room, as far as there is room.
 void outbox_flush(broker *b);
-void broker_retry_later(broker *b);
 
 // --- route.c ---
 void route_received(broker *b, parcel_slot *slot);
+void route_retry(broker *b);
+
+// --- retained.c --- What messages of other workers ask of this part of the store.
+void retained_received(broker *b, parcel_slot *slot); // PARCEL_READ, PARCEL_PAGE
+void retained_returned(broker *b, parcel_slot *slot);
 
 #endif

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/siphash.h"
+#include "broker/path_hash.h"
 #include "broker/table.h"
 #include "broker/topic.h"
 
@@ -117,15 +118,6 @@ static void symbol_release(trie *t, symbol *s) {
 
 static bool level_is(const topic_level *level, char wildcard) {
     return level->len == 1 && level->text[0] == wildcard;
-}
-
-// Both inputs are keyed hashes; multiply and fold spreads them over all bits (finalizer of
-// MurmurHash3).
-static u64 path_hash(u64 parent, u64 level) {
-    u64 h = (parent + 0x9e3779b97f4a7c15ull) ^ level;
-    h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdull;
-    h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53ull;
-    return h ^ (h >> 33);
 }
 
 static trie_node *literal_child(const trie *t, const trie_node *parent, const topic_level *level,

@@ -17,6 +17,12 @@
 typedef enum listener_protocol { PROTOCOL_FRAME, PROTOCOL_HTTP } listener_protocol;
 typedef enum frame_mode { FRAME_ECHO, FRAME_ACK, FRAME_PUBLISH } frame_mode;
 typedef enum steer_mode { STEER_HASH, STEER_CPU } steer_mode;
+// Which member of a shared subscription gets a message.
+typedef enum shared_strategy {
+    SHARED_ROUND_ROBIN,
+    SHARED_STICKY,
+    SHARED_LEAST_IN_FLIGHT,
+} shared_strategy;
 
 typedef struct bind_address {
     struct sockaddr_storage addr; // AF_INET, AF_INET6 or AF_UNIX ("unix:/path")
@@ -81,6 +87,9 @@ typedef struct config {
     u32 max_conns;            // whole process; 0 = from RLIMIT_NOFILE
     u64 memory_max;           // bytes for buffers, all workers; 0 = a quarter of RAM
     u64 drain_timeout_ms;     // SIGTERM: default 10s
+    shared_strategy shared_strategy; // default round_robin
+    u32 retained_messages_max; // whole process; 0 = no limit; default 1000000
+    u64 retained_bytes_max;    // whole process; 0 = no limit; default 256m
     char data_dir[256];
     char ctl_socket[108];     // unix socket of sluice ctl; default data_dir/ctl.sock
     bool admin_enabled;

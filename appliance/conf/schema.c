@@ -37,6 +37,12 @@ static const setting_word mode_words[] = {
     {"publish", FRAME_PUBLISH},
     {NULL, 0},
 };
+static const setting_word shared_words[] = {
+    {"round_robin", SHARED_ROUND_ROBIN},
+    {"sticky", SHARED_STICKY},
+    {"least_in_flight", SHARED_LEAST_IN_FLIGHT},
+    {NULL, 0},
+};
 static const setting_word steer_words[] = {{"hash", STEER_HASH}, {"cpu", STEER_CPU}, {NULL, 0}};
 
 static const setting_word dhcp6_words[] = {
@@ -107,6 +113,19 @@ const setting schema_settings[] = {
      .def = "10s",
      .text = "After SIGTERM nothing more is accepted, and what is queued for connected clients is "
              "still sent for at most this time. 0 closes at once."},
+    {TOP(shared_strategy), .type = SETTING_WORD, .key = "shared_strategy", .words = shared_words,
+     .def = "round_robin",
+     .text = "Which connected member of a shared subscription gets a message: each in turn "
+             "(`round_robin`), the same one as long as it can take (`sticky`), or the one with the "
+             "fewest messages in flight (`least_in_flight`)."},
+    {TOP(retained_messages_max), .type = SETTING_COUNT, .key = "retained_messages_max",
+     .max = 1u << 30, .zero = "none", .def = "1000000",
+     .text = "Retained messages of the whole process, spread over the workers by topic. When a "
+             "worker's share is full, a message to be retained is refused with reason code 0x97."},
+    {TOP(retained_bytes_max), .type = SETTING_BYTES64, .key = "retained_bytes_max",
+     .max = 1024 * GIB, .zero = "none", .def = "256m",
+     .text = "Memory of the retained messages of the whole process, topics included. It comes out "
+             "of `memory_max`; the same rule as for `retained_messages_max` applies."},
     {TOP(recv_bufs), .type = SETTING_COUNT, .key = "recv_bufs", .min = 16,
      .max = LIMIT_RECV_BUFS_MAX, .zero = "auto", .def = "auto", .flags = SETTING_POWER_OF_TWO,
      .text =

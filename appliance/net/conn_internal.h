@@ -9,12 +9,21 @@
 
 struct out_segment {
     out_segment *next;
-    u32 size;   // of the whole allocation
-    u32 start;  // first byte not yet sent
-    u32 used;   // end of bytes
+    u32 size;      // of the whole allocation
+    u32 start;     // first copied byte not yet sent
+    u32 used;      // end of the copied bytes
+    u16 refs;      // references, from the end of the allocation
+    u16 ref_next;  // first one not yet sent
+    u32 ref_start; // its first byte not yet sent
     u32 pad;
     u8 data[];
 };
+_Static_assert(sizeof(out_segment) == 32 && LIMIT_OUT_SEGMENT_MAX_BYTES / 32 <= UINT16_MAX, "counts fit");
+
+// The gather list of a send with several pieces: a buffer of the worker's second size.
+#define OUT_IOVECS_BYTES 1024u
+_Static_assert(LIMIT_OUT_IOVECS * sizeof(struct iovec) <= OUT_IOVECS_BYTES &&
+               LIMIT_OUT_IOVECS * sizeof(struct iovec) > LIMIT_OUT_SEGMENT_MIN_BYTES, "the list has this size");
 
 static inline conn *conn_of(io_handle *h) {
     return CONTAINER_OF(h, conn, io);
@@ -41,6 +50,17 @@ void outflow_on_send(io_handle *h, int result);
 void outflow_send_lent(conn *c);                 // sends the range gathered in this dispatch
 void outflow_outcome_wanted(const conn *c);      // the end of the send in flight decides what follows
 void outflow_free(conn *c);
+
+// outqueue.c
+bool outqueue_append(conn *c, const void *head, u32 head_len, const void *data, u32 len); // false: no memory
+bool outqueue_append_shared(conn *c, const void *head, u32 head_len, const void *data, u32 len,
+                            void (*release)(void *context), void *context);
+bool outqueue_push_front(conn *c, const u8 *data, u32 len);
+// What is to be sent next, the queue not empty: the number of pieces; when memory is short for the list the
+// first piece goes alone. *bytes: of all pieces.
+u32 outqueue_gather(conn *c, struct iovec *single, const struct iovec **list, u32 *bytes);
+void outqueue_consume(conn *c, u32 bytes);       // so many have been sent
+void outqueue_free(conn *c);
 
 // move.c
 void move_when_quiet(conn *c);                   // leaves if nothing is outstanding

@@ -6,31 +6,9 @@
 // Back-pressure: above out_bytes_high reading stops, below a quarter of it reading goes on; the budget
 // out_bytes_max is never exceeded: the connection ends with slow_consumer.
 #include <errno.h>
-#include <string.h>
 
 #include "net/conn_internal.h"
 #include "net/listener.h"
-
-static void segment_free(conn *c, out_segment *segment) {
-    worker_buf_free(c->owner, segment, segment->size);
-}
-
-// A segment with room for some of the bytes. after: size of the one before it, 0 = none: the first is
-// small (an acknowledgement), a queue that grows gets larger ones.
-static out_segment *segment_alloc(conn *c, u32 bytes, u32 after) {
-    u32 want = (u32)sizeof(out_segment) + bytes;
-    u32 least = after == 0 ? LIMIT_OUT_SEGMENT_MIN_BYTES : MIN(after * 4, LIMIT_OUT_SEGMENT_MAX_BYTES);
-    want = MIN(MAX(want, least), LIMIT_OUT_SEGMENT_MAX_BYTES);
-    u32 size;
-    out_segment *segment = worker_buf_alloc(c->owner, want, &size);
-    if (segment == NULL) return NULL;
-    *segment = (out_segment){.size = size};
-    return segment;
-}
-
-static u32 segment_room(const out_segment *segment) {
-    return segment->size - (u32)sizeof(*segment) - segment->used;
-}
 
 // An engine may tell of a send that went out whole only when something else happens (uring: such a send
 // costs no completion). Where its end lets bytes, a pause, a move or a close go on, nobody may sleep on it.
@@ -60,62 +38,35 @@ u32 conn_send_room(const conn *c) {
     return c->out_bytes < max ? max - c->out_bytes : 0;
 }
 
-// Makes room for len bytes behind the last one, or changes nothing. out_tail stays where bytes go next.
-static bool room_make(conn *c, u32 len) {
-    u32 room = c->out_tail != NULL ? segment_room(c->out_tail) : 0;
-    u32 size = c->out_tail != NULL ? c->out_tail->size : 0;
-    out_segment *first = NULL, **link = &first;
-    while (room < len) {
-        *link = segment_alloc(c, len - room, size);
-        if (*link == NULL) break;
-        room += segment_room(*link);
-        size = (*link)->size;
-        link = &(*link)->next;
-    }
-    if (room >= len) {
-        if (c->out_tail == NULL) c->out_head = c->out_tail = first;
-        else c->out_tail->next = first;
-        return true;
-    }
-    while (first != NULL) {
-        out_segment *next = first->next;
-        segment_free(c, first);
-        first = next;
-    }
-    return false;
-}
-
-// Copies into the room that was made.
-static void append(conn *c, const u8 *data, u32 len) {
-    for (u32 done = 0; done < len;) {
-        if (segment_room(c->out_tail) == 0) c->out_tail = c->out_tail->next;
-        u32 take = MIN(len - done, segment_room(c->out_tail));
-        memcpy(c->out_tail->data + c->out_tail->used, data + done, take);
-        c->out_tail->used += take;
-        done += take;
-    }
-}
-
-int conn_send_pieces(conn *c, const struct iovec *pieces, u32 count) {
-    if (c->flags & CONN_CLOSING) return 0;
-    u64 total = 0;
-    for (u32 i = 0; i < count; i++) total += pieces[i].iov_len;
-    if (total > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
-    if (!room_make(c, (u32)total)) return CLOSE_NO_MEMORY;
-    for (u32 i = 0; i < count; i++) append(c, pieces[i].iov_base, (u32)pieces[i].iov_len);
-    c->out_bytes += (u32)total;
+// Bytes have been queued, `copied` of them by copy.
+static void after_queueing(conn *c, u32 bytes, u32 copied) {
+    c->out_bytes += bytes;
     c->packets_out++;
-    counter_add(&c->owner->metrics.copied_out_bytes, total);
+    counter_add(&c->owner->metrics.copied_out_bytes, copied);
     counter_add(&c->owner->metrics.packets_out, 1);
     mark_dirty(c);
     pause_if_full(c);
-    return 0;
 }
 
 int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u32 len) {
-    const struct iovec pieces[2] = {{(void *)(uintptr_t)head, head_len},
-                                    {(void *)(uintptr_t)data, len}};
-    return conn_send_pieces(c, pieces, ARRAY_LEN(pieces));
+    if (c->flags & CONN_CLOSING) return 0;
+    if ((u64)head_len + len > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
+    if (!outqueue_append(c, head, head_len, data, len)) return CLOSE_NO_MEMORY;
+    after_queueing(c, head_len + len, head_len + len);
+    return 0;
+}
+
+int conn_send_shared(conn *c, const void *head, u32 head_len, const void *data, u32 len,
+                     void (*release)(void *context), void *context) {
+    if (len == 0 || (c->flags & CONN_CLOSING)) {
+        int result = conn_send_parts(c, head, head_len, NULL, 0);
+        if (result == 0) release(context);
+        return result;
+    }
+    if ((u64)head_len + len > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
+    if (!outqueue_append_shared(c, head, head_len, data, len, release, context)) return CLOSE_NO_MEMORY;
+    after_queueing(c, head_len + len, head_len);
+    return 0;
 }
 
 int conn_send(conn *c, const void *data, u32 len) {
@@ -144,22 +95,8 @@ int conn_send_in_place(conn *c, const u8 *data, u32 len) {
 // What the socket did not take of a lent range goes to the head of the queue. Returns 0 or a reason.
 static int lent_remainder_queue(conn *c, u32 sent) {
     u32 left = c->lent_len - sent;
-    const u8 *from = c->lent_start + sent;
     c->lent_len = 0;
-    while (left > 0) {
-        // From the end, each piece put before the others.
-        out_segment *segment = segment_alloc(c, left, 0);
-        if (segment == NULL) return CLOSE_NO_MEMORY;
-        u32 take = MIN(left, segment_room(segment));
-        memcpy(segment->data, from + left - take, take);
-        segment->used = take;
-        segment->next = c->out_head;
-        c->out_head = segment;
-        if (c->out_tail == NULL) c->out_tail = segment;
-        left -= take;
-        counter_add(&c->owner->metrics.copied_out_bytes, take);
-    }
-    return 0;
+    return outqueue_push_front(c, c->lent_start + sent, left) ? 0 : CLOSE_NO_MEMORY;
 }
 
 static void bytes_sent(conn *c, u32 bytes) {
@@ -167,20 +104,6 @@ static void bytes_sent(conn *c, u32 bytes) {
     c->bytes_out += bytes;
     c->sent_ns = c->owner->now_ns;
     counter_add(&c->owner->metrics.bytes_out, bytes);
-}
-
-static void segments_consume(conn *c, u32 bytes) {
-    while (bytes > 0) {
-        out_segment *segment = c->out_head;
-        ASSERT(segment != NULL);
-        u32 take = MIN(bytes, segment->used - segment->start);
-        segment->start += take;
-        bytes -= take;
-        if (segment->start < segment->used) return;
-        c->out_head = segment->next;
-        if (c->out_head == NULL) c->out_tail = NULL;
-        segment_free(c, segment);
-    }
 }
 
 // Output went down: tell who waits for it.
@@ -203,14 +126,14 @@ static void after_progress(conn *c) {
 // One finished send: res as from io_send. Returns false when the connection is closing now.
 static bool send_finished(conn *c, int result) {
     if (c->out_iov != NULL) {
-        worker_buf_free(c->owner, c->out_iov, LIMIT_OUT_SEGMENT_MIN_BYTES);
+        worker_buf_free(c->owner, c->out_iov, OUT_IOVECS_BYTES);
         c->out_iov = NULL;
     }
     if (result < 0) {
         conn_close(c, close_reason_of_errno(result));
         return false;
     }
-    segments_consume(c, (u32)result);
+    outqueue_consume(c, (u32)result);
     bytes_sent(c, (u32)result);
     return true;
 }
@@ -258,37 +181,11 @@ void outflow_on_send(io_handle *h, int result) {
     after_progress(c);
 }
 
-// Gathers the queue into one send. Returns the number of pieces; when memory is short for the list the
-// first piece goes alone. *bytes: of all pieces.
-static u32 gather(conn *c, struct iovec *single, const struct iovec **list, u32 *bytes) {
-    const out_segment *segment = c->out_head;
-    *bytes = segment->used - segment->start;
-    *single = (struct iovec){(void *)(uintptr_t)(segment->data + segment->start),
-                             segment->used - segment->start};
-    *list = single;
-    if (segment->next == NULL) return 1;
-    u32 size;
-    struct iovec *iov = worker_buf_alloc(c->owner, LIMIT_OUT_IOVECS * sizeof(*iov), &size);
-    if (iov == NULL) return 1;
-    ASSERT(size == LIMIT_OUT_SEGMENT_MIN_BYTES);
-    u32 count = 0;
-    *bytes = 0;
-    for (; segment != NULL && count < LIMIT_OUT_IOVECS; segment = segment->next) {
-        iov[count++] = (struct iovec){(void *)(uintptr_t)(segment->data + segment->start),
-                                      segment->used - segment->start};
-        *bytes += segment->used - segment->start;
-    }
-    c->out_iov = iov;
-    *list = iov;
-    return count;
-}
-_Static_assert(LIMIT_OUT_IOVECS * sizeof(struct iovec) <= LIMIT_OUT_SEGMENT_MIN_BYTES, "list fits");
-
 void conn_flush(conn *c) {
     bool behind = (c->flags & CONN_SEND_LENT) && c->out_head != NULL; // more is queued than is in flight
     while (c->out_head != NULL && !(c->flags & CONN_CLOSING) && !(c->io.armed & IO_ARMED_SEND)) {
         const struct iovec *list;
-        u32 bytes, count = gather(c, &c->out_single, &list, &bytes);
+        u32 bytes, count = outqueue_gather(c, &c->out_single, &list, &bytes);
         int result = io_send(c->owner->engine, &c->io, list, count);
         if (result == IO_PENDING) {
             behind = bytes < c->out_bytes;
@@ -304,13 +201,8 @@ void conn_flush(conn *c) {
 }
 
 void outflow_free(conn *c) {
-    while (c->out_head != NULL) {
-        out_segment *next = c->out_head->next;
-        segment_free(c, c->out_head);
-        c->out_head = next;
-    }
-    c->out_tail = NULL;
-    if (c->out_iov != NULL) worker_buf_free(c->owner, c->out_iov, LIMIT_OUT_SEGMENT_MIN_BYTES);
+    outqueue_free(c);
+    if (c->out_iov != NULL) worker_buf_free(c->owner, c->out_iov, OUT_IOVECS_BYTES);
     c->out_iov = NULL;
     c->out_bytes = c->lent_len = 0;
 }

@@ -187,7 +187,10 @@ void ops_request_run(worker *w, ops_request *r) {
         else if (c != NULL) conn_close(c, CLOSE_KICKED);
         break;
     case OPS_PUBLISH:
-        r->result = broker_publish(w->broker, r->topic, (u32)strlen(r->topic), r->payload, r->payload_len);
+        r->result = broker_publish(w->broker,
+                                   &(publication){.topic = r->topic, .topic_len = (u32)strlen(r->topic),
+                                                  .payload = r->payload, .payload_len = r->payload_len},
+                                   NULL);
         break;
     }
     if (w->is_ops) return;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "broker/clients.h"
+#include "broker/message.h"
 #include "broker/topic.h"
 #include "net/listener.h"
 #include "proto/frame.h"
@@ -37,6 +38,7 @@ typedef enum session_event {
 
 typedef struct frame_session {
     client client; // its id points into text
+    subscriber subscriber;
     conn *conn;
     broker *broker;
     u64 frames_taken; // number of the last frame
@@ -83,7 +85,7 @@ static u32 template_expand(const char *template, const frame_hello *hello, char 
 // Gives up what others can find the session by. May be called again.
 static void session_detach(frame_session *s) {
     client_release(s->broker, &s->client);
-    broker_unsubscribe(s->broker, session_down_filter(s), s->down_len, s);
+    broker_unsubscribe_all(s->broker, &s->subscriber);
 }
 
 static void session_taken_over(client *other) {
@@ -128,23 +130,34 @@ static void session_free(frame_session *s) {
 
 // --- from the broker ---
 
+static int session_send(conn *c, delivery *d) {
+    const publication *p = d->publication;
+    u8 head[FRAME_HEADER_BYTES];
+    frame_length_write(head, p->payload_len);
+    message *m = p->payload_len < LIMIT_OUT_SHARED_MIN_BYTES ? NULL : delivery_message(d);
+    if (m == NULL) return conn_send_parts(c, head, sizeof(head), p->payload, p->payload_len);
+    int result = conn_send_shared(c, head, sizeof(head), message_payload(m), p->payload_len,
+                                  message_release, m);
+    if (result != 0) message_unref(m);
+    return result;
+}
+
 // Queues a message as a frame. Refused (and counted by the broker) when the device does not keep
 // up, when the frame would be over its max_frame, when it would be empty (that is a heartbeat), and
 // when the connection only finishes its output: it would never be done.
-static bool session_deliver(void *subscriber, const char *topic, u32 topic_len, const u8 *payload,
-                            u32 payload_len) {
-    (void)topic, (void)topic_len;
-    conn *c = ((frame_session *)subscriber)->conn;
-    if (payload_len == 0 || payload_len > listener_settings(c->origin)->max_frame) return false;
-    if (c->reason != CLOSE_NONE) return false;
-    if (conn_send_room(c) < FRAME_HEADER_BYTES + payload_len) return false;
-    u8 head[FRAME_HEADER_BYTES];
-    frame_length_write(head, payload_len);
-    return conn_send_parts(c, head, sizeof(head), payload, payload_len) == 0;
+static delivery_result session_deliver(subscriber *who, delivery *d) {
+    conn *c = CONTAINER_OF(who, frame_session, subscriber)->conn;
+    u32 len = d->publication->payload_len;
+    if (len == 0 || len > listener_settings(c->origin)->max_frame) return DELIVERY_DROPPED;
+    if (c->reason != CLOSE_NONE) return DELIVERY_DROPPED;
+    if (conn_send_room(c) < FRAME_HEADER_BYTES + len) return DELIVERY_DROPPED;
+    return session_send(c, d) == 0 ? DELIVERY_TAKEN : DELIVERY_DROPPED;
 }
 
-static void session_subscribed(void *subscriber, int result) {
-    conn *c = ((frame_session *)subscriber)->conn;
+static const subscriber_ops session_ops = {.deliver = session_deliver};
+
+static void session_subscribed(void *session, int result) {
+    conn *c = ((frame_session *)session)->conn;
     int reason = session_handle(c, result == 0 ? EVENT_IN_FORCE : EVENT_REFUSED, NULL, 0);
     if (reason > 0) {
         conn_close(c, (close_reason)reason);
@@ -186,8 +199,10 @@ static int act_hello(conn *c, u8 *data, u32 len) {
     int result = session_create(c, &hello, &s);
     if (result != 0) return result;
     // Before the earlier holder of the id unsubscribes: what the other workers know stays as it is.
-    result = broker_subscribe(s->broker, session_down_filter(s), s->down_len, s, session_deliver,
-                              session_subscribed);
+    subscription_options options = {.qos = 2};
+    s->subscriber = (subscriber){.ops = &session_ops, .number = broker_subscriber_number(s->broker)};
+    result = broker_subscribe(s->broker, &s->subscriber, NULL, 0, session_down_filter(s),
+                              s->down_len, &options, session_subscribed, s, NULL);
     if (result < 0) {
         session_free(s);
         return CLOSE_NO_MEMORY;
@@ -214,8 +229,10 @@ static int act_open(conn *c, u8 *data, u32 len) {
 
 static int act_publish(conn *c, u8 *data, u32 len) {
     frame_session *s = c->proto_state;
-    int result = broker_publish(s->broker, session_up_topic(s), s->up_len,
-                                data + FRAME_HEADER_BYTES, len - FRAME_HEADER_BYTES);
+    publication p = {.topic = session_up_topic(s), .topic_len = s->up_len,
+                     .payload = data + FRAME_HEADER_BYTES, .payload_len = len - FRAME_HEADER_BYTES,
+                     .publisher = s->subscriber.number, .qos = 1};
+    int result = broker_publish(s->broker, &p, NULL);
     if (result == -EAGAIN) return PROTO_BLOCKED;
     if (result == -ENOMEM) return CLOSE_NO_MEMORY;
     ASSERT(result == 0);                           // the topic was checked with the hello

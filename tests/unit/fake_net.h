@@ -56,6 +56,7 @@ static void net_start(u32 workers, u64 memory_bytes, u64 seed) {
         worker *w = &net.workers[i];
         w->index = i;
         w->gw = &net.gw;
+        w->conf = &net.conf;
         w->now_ns = NS_PER_S;
         w->wheel = timer_wheel_create(w->now_ns, w);
         w->broker = broker_create(&(broker_config){.owner = w, .memory_bytes = memory_bytes});
@@ -178,6 +179,13 @@ int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u
     int result = conn_send(c, head, head_len);
     if (result == 0) result = conn_send(c, data, len);
     if (result != 0) f->out_len = before; // whole or not at all
+    return result;
+}
+
+int conn_send_shared(conn *c, const void *head, u32 head_len, const void *data, u32 len,
+                     void (*release)(void *context), void *context) {
+    int result = conn_send_parts(c, head, head_len, data, len);
+    if (result == 0) release(context);
     return result;
 }
 

@@ -14,7 +14,8 @@
 
 #define MEMORY (4ull << 20)
 
-typedef struct subscriber {
+typedef struct probe { // a subscriber with one subscription
+    subscriber s;
     u32 worker;
     const char *filter;
     u32 received, answered;
@@ -22,47 +23,54 @@ typedef struct subscriber {
     char last[256];    // topic of the last message
     u32 last_len;      // its payload's length
     bool refuse;
-    struct subscriber *unsubscribes; // when it gets something, with its filter
-} subscriber;
+    struct probe *unsubscribes; // when it gets something, with its filter
+} probe;
 
 static broker *at(u32 worker) {
     return net.workers[worker].broker;
 }
 
-static void unsubscribe(subscriber *s) {
-    broker_unsubscribe(at(s->worker), s->filter, (u32)strlen(s->filter), s);
+static void unsubscribe(probe *s) {
+    broker_unsubscribe(at(s->worker), &s->s, NULL, 0, s->filter, (u32)strlen(s->filter));
 }
 
-static bool deliver(void *arg, const char *topic, u32 topic_len, const u8 *payload,
-                    u32 payload_len) {
-    subscriber *s = arg;
-    assert_true(topic_len < sizeof(s->last));
-    memcpy(s->last, topic, topic_len);
-    s->last[topic_len] = 0;
-    s->last_len = payload_len;
-    if (payload_len > 0) assert_int_equal(payload[payload_len - 1], 'e');
+static delivery_result deliver(subscriber *who, delivery *d) {
+    probe *s = CONTAINER_OF(who, probe, s);
+    const publication *p = d->publication;
+    assert_true(p->topic_len < sizeof(s->last));
+    memcpy(s->last, p->topic, p->topic_len);
+    s->last[p->topic_len] = 0;
+    s->last_len = p->payload_len;
+    if (p->payload_len > 0) assert_int_equal(p->payload[p->payload_len - 1], 'e');
     s->received++;
+    bool refuse = s->refuse;
     if (s->unsubscribes != NULL) unsubscribe(s->unsubscribes);
-    return !s->refuse;
+    return refuse ? DELIVERY_DROPPED : DELIVERY_TAKEN;
 }
+
+static const subscriber_ops probe_ops = {.deliver = deliver};
 
 static void subscribed(void *arg, int result) {
-    subscriber *s = arg;
+    probe *s = arg;
     s->answered++;
     s->answer = result;
 }
 
-static int subscribe(subscriber *s, u32 worker, const char *filter) {
+static int subscribe(probe *s, u32 worker, const char *filter) {
     s->worker = worker;
     s->filter = filter;
-    return broker_subscribe(at(worker), filter, (u32)strlen(filter), s, deliver, subscribed);
+    if (s->s.ops == NULL) s->s = (subscriber){.ops = &probe_ops, .number = 1 + worker};
+    return broker_subscribe(at(worker), &s->s, NULL, 0, filter, (u32)strlen(filter),
+                            &(subscription_options){.qos = 2}, subscribed, s, NULL);
 }
 
 static int publish_bytes(u32 worker, const char *topic, u32 payload_len) {
     u8 *payload = malloc(payload_len + 1);
     assert_non_null(payload);
     memset(payload, 'e', payload_len);
-    int result = broker_publish(at(worker), topic, (u32)strlen(topic), payload, payload_len);
+    publication p = {.topic = topic, .topic_len = (u32)strlen(topic),
+                     .payload = payload, .payload_len = payload_len};
+    int result = broker_publish(at(worker), &p, NULL);
     free(payload);
     return result;
 }
@@ -74,6 +82,7 @@ static int publish(u32 worker, const char *topic) {
 // Everything has come home and nothing but the empty tables is left.
 static void assert_clean(u64 empty_bytes) {
     for (u32 i = 0; i < net.gw.worker_count; i++) {
+        broker_trim(at(i));
         broker_usage usage = broker_usage_get(at(i));
         assert_int_equal(usage.subscriptions, 0);
         assert_int_equal(usage.remote_filters, 0);
@@ -90,7 +99,7 @@ static u64 start(u32 workers) {
 static void test_one_worker(void **state) {
     (void)state;
     u64 empty = start(1);
-    subscriber a = {0}, b = {0}, c = {0};
+    probe a = {0}, b = {0}, c = {0};
     assert_int_equal(subscribe(&a, 0, "x/+"), 0);
     assert_int_equal(subscribe(&b, 0, "x/#"), 0);
     assert_int_equal(subscribe(&c, 0, "x/y"), 0);
@@ -123,7 +132,7 @@ static void test_one_worker(void **state) {
 static void test_malformed(void **state) {
     (void)state;
     u64 empty = start(1);
-    subscriber a = {0};
+    probe a = {0};
     assert_int_equal(subscribe(&a, 0, "x/#/y"), -EINVAL);
     assert_int_equal(subscribe(&a, 0, ""), -EINVAL);
     unsubscribe(&a);
@@ -138,7 +147,7 @@ static void test_malformed(void **state) {
 static void test_between_workers(void **state) {
     (void)state;
     u64 empty = start(3);
-    subscriber a = {0}, b = {0}, c = {0};
+    probe a = {0}, b = {0}, c = {0};
     assert_int_equal(subscribe(&a, 0, "t/#"), BROKER_PENDING);
     assert_int_equal(publish(0, "t/1"), 0); // not in force yet, not even here
     assert_int_equal(a.received, 0);
@@ -190,7 +199,7 @@ static void test_between_workers(void **state) {
 static void test_flapping(void **state) {
     (void)state;
     u64 empty = start(2);
-    subscriber a = {0}, b = {0};
+    probe a = {0}, b = {0};
     assert_int_equal(subscribe(&a, 0, "f"), BROKER_PENDING);
     unsubscribe(&a);
     assert_int_equal(subscribe(&b, 0, "f"), BROKER_PENDING);
@@ -216,7 +225,7 @@ static void test_flapping(void **state) {
 static void test_full_rings_lose_nothing(void **state) {
     (void)state;
     u64 empty = start(3);
-    subscriber a = {0}, b = {0};
+    probe a = {0}, b = {0};
     net.refuse[0] = true;
     assert_int_equal(subscribe(&a, 0, "r"), BROKER_PENDING);
     net_pump();
@@ -252,7 +261,7 @@ static void test_full_rings_lose_nothing(void **state) {
 static void test_congestion_delivers_nothing(void **state) {
     (void)state;
     u64 empty = start(2);
-    subscriber a = {0}, b = {0};
+    probe a = {0}, b = {0};
     assert_int_equal(subscribe(&a, 0, "c"), BROKER_PENDING);
     assert_int_equal(subscribe(&b, 1, "c"), BROKER_PENDING);
     net_pump();
@@ -280,7 +289,7 @@ static void test_congestion_delivers_nothing(void **state) {
 static void test_transit_budget(void **state) {
     (void)state;
     u64 empty = start(2);
-    subscriber a = {0}, b = {0};
+    probe a = {0}, b = {0};
     assert_int_equal(subscribe(&a, 1, "b"), BROKER_PENDING);
     assert_int_equal(subscribe(&b, 0, "b"), BROKER_PENDING);
     net_pump();
@@ -306,7 +315,7 @@ static void test_transit_budget(void **state) {
 static void test_refused_filter(void **state) {
     (void)state;
     u64 empty = start(3);
-    subscriber a = {0}, b = {0};
+    probe a = {0}, b = {0};
     void *rest = NULL;
     size_t rest_bytes = MEMORY - broker_usage_get(at(1)).memory_bytes - 1024;
     assert_non_null(rest = pool_alloc(broker_pool(at(1)), rest_bytes));
@@ -337,7 +346,7 @@ static void test_refused_filter(void **state) {
 static void test_removal_waits_for_memory(void **state) {
     (void)state;
     u64 empty = start(2);
-    subscriber a = {0};
+    probe a = {0};
     assert_int_equal(subscribe(&a, 0, "w"), BROKER_PENDING);
     net_pump();
     size_t rest_bytes = MEMORY - broker_usage_get(at(0)).memory_bytes - 2048;
@@ -362,7 +371,7 @@ static void test_callback_unsubscribes(void **state) {
     (void)state;
     for (u32 workers = 1; workers <= 2; workers++) {
         u64 empty = start(workers);
-        subscriber a = {0}, b = {0}, c = {0}, d = {0}, e = {0};
+        probe a = {0}, b = {0}, c = {0}, d = {0}, e = {0};
         subscribe(&a, 0, "s/#");
         subscribe(&b, 0, "s/#");
         subscribe(&c, 0, "s/+");
@@ -397,7 +406,7 @@ static void test_callback_removes_what_comes(void **state) {
     (void)state;
     for (u32 workers = 1; workers <= 2; workers++) {
         u64 empty = start(workers);
-        subscriber self = {0}, next = {0}, plus = {0}, root = {0}, hash = {0};
+        probe self = {0}, next = {0}, plus = {0}, root = {0}, hash = {0};
         subscribe(&self, 0, "s/x");
         subscribe(&next, 0, "s/x");
         subscribe(&plus, 0, "s/+");
@@ -426,7 +435,7 @@ static void test_many_matching_filters(void **state) {
     (void)state;
     enum { FILTERS = 128 };
     u64 empty = start(1);
-    static subscriber all[FILTERS];
+    static probe all[FILTERS];
     static char filters[FILTERS][32];
     memset(all, 0, sizeof(all));
     for (u32 i = 0; i < FILTERS; i++) {
@@ -452,7 +461,7 @@ static void test_many_matching_filters(void **state) {
 static void test_destroy_with_messages_in_transit(void **state) {
     (void)state;
     start(2);
-    subscriber a = {0}, b = {0};
+    probe a = {0}, b = {0};
     subscribe(&a, 1, "d");
     net_pump();
     assert_int_equal(publish_bytes(0, "d", 100000), 0);
@@ -472,7 +481,7 @@ static void test_random(void **state) {
     for (u64 seed = 1; seed <= 4; seed++) {
         u64 empty = start(4), random = seed;
         net.random = seed;
-        static subscriber all[SUBSCRIBERS];
+        static probe all[SUBSCRIBERS];
         bool on[SUBSCRIBERS] = {false};
         memset(all, 0, sizeof(all));
         for (u32 step = 0; step < STEPS; step++) {

@@ -101,6 +101,7 @@ static const char full[] =
     "workers = 2; engine = epoll-lt; pin = no; data_dir = \"/d\"; ctl_socket = \"/c.sock\"; "
     "max_conns = 5000;\n"
     "memory_max = 512m; drain_timeout = 3s; recv_bufs = 1024; min_wait = 50us; sqpoll = yes;\n"
+    "shared_strategy = sticky; retained_messages_max = 5; retained_bytes_max = 1m;\n"
     "admin { enabled = no; bind = \"[::1]:9700\" }\n"
     "log { level = debug; ring = 1m; stderr = no; file = \"/l\"; file_max = 1g; file_keep = 9;\n"
     "  syslog = \"udp:10.0.0.1:514\"; connections = yes }\n"
@@ -128,6 +129,9 @@ static void test_every_setting(void **state) {
     assert_int_equal(parsed->recv_bufs, 1024);
     assert_int_equal(parsed->min_wait_us, 50);
     assert_true(parsed->sqpoll);
+    assert_int_equal(parsed->shared_strategy, SHARED_STICKY);
+    assert_int_equal(parsed->retained_messages_max, 5);
+    assert_int_equal(parsed->retained_bytes_max, 1u << 20);
     assert_false(parsed->admin_enabled);
     assert_string_equal(parsed->admin_bind.text, "[::1]:9700");
     assert_int_equal(parsed->log.level, LOG_DEBUG);

@@ -458,7 +458,8 @@ static void test_frame_too_large_for_the_subscriber(void **state) {
     expect(&b, "\0\0\0\4four");
     assert_int_equal(counter_get(&net.workers[1].metrics.delivery_dropped), 1);
     // An empty message would be a heartbeat.
-    assert_int_equal(broker_publish(net.workers[1].broker, "devices/x", 9, NULL, 0), 0);
+    publication heartbeat = {.topic = "devices/x", .topic_len = 9};
+    assert_int_equal(broker_publish(net.workers[1].broker, &heartbeat, NULL), 0);
     expect(&b, "");
     assert_int_equal(counter_get(&net.workers[1].metrics.delivery_dropped), 2);
     fake_close(&a);

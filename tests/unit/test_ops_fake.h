@@ -102,10 +102,10 @@ u32 worker_of_client(const gateway *gw, const char *id, size_t bytes) {
     (void)gw, (void)id;
     return (u32)(bytes % FAKE_DEVICES);
 }
-int broker_publish(broker *b, const char *topic, u32 topic_len, const u8 *payload, u32 payload_len) {
-    (void)b;
-    snprintf(fake_published, sizeof(fake_published), "%.*s=%.*s", (int)topic_len, topic, (int)payload_len,
-             payload == NULL ? "" : (const char *)payload);
+int broker_publish(broker *b, const publication *p, bool *matched) {
+    (void)b, (void)matched;
+    snprintf(fake_published, sizeof(fake_published), "%.*s=%.*s", (int)p->topic_len, p->topic, (int)p->payload_len,
+             p->payload == NULL ? "" : (const char *)p->payload);
     return fake_publish_result;
 }
 broker_usage broker_usage_get(const broker *b) {
