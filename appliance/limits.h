@@ -127,6 +127,7 @@
 #define LIMIT_UPDATE_IDLE_MS 60000u         // an update whose bytes stop coming ends
 #define LIMIT_UPDATE_REDIRECTS 3u           // of an update's URL
 #define LIMIT_UPDATE_REBOOT_MS 2000u        // from the answer to the reboot
+#define LIMIT_UPDATE_TRIAL_MS 600000u      // of a trial whose configuration is not known yet
 
 _Static_assert(IS_POWER_OF_TWO(LIMIT_RING_SLOTS), "ring index is masked");
 _Static_assert(IS_POWER_OF_TWO(LIMIT_RECORDER_EVENTS), "recorder index is masked");

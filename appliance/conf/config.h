@@ -23,6 +23,8 @@ typedef enum shared_strategy {
     SHARED_STICKY,
     SHARED_LEAST_IN_FLIGHT,
 } shared_strategy;
+// Who says that a system on trial is good.
+typedef enum update_confirm { UPDATE_CONFIRM_AUTO, UPDATE_CONFIRM_OPERATOR } update_confirm;
 
 typedef struct bind_address {
     struct sockaddr_storage addr; // AF_INET, AF_INET6 or AF_UNIX ("unix:/path")
@@ -104,6 +106,12 @@ typedef struct config {
         char syslog[128];
         bool connections;     // a line per connect and close; default false
     } log;
+    struct {
+        update_confirm confirm;   // default auto
+        u64 after_ms;             // default 60s
+        u64 within_ms;            // default 10m
+        char reach[256];          // HOST:PORT, or empty
+    } update;                     // read by init; `sluice run` only checks it
     u32 listener_count;
     listener_config listeners[LIMIT_LISTENERS_MAX];
     u32 network_count;

@@ -17,6 +17,7 @@
 #define TOP(member) .section = SECTION_TOP, .offset = offsetof(config, member), .since = "0.1"
 #define ADMIN(member) .section = SECTION_ADMIN, .offset = offsetof(config, member), .since = "0.1"
 #define LOG(member) .section = SECTION_LOG, .offset = offsetof(config, log.member), .since = "0.1"
+#define UPDATE(member) .section = SECTION_UPDATE, .offset = offsetof(config, update.member), .since = "0.2"
 #define LISTENER(member) \
     .section = SECTION_LISTENER, .offset = offsetof(listener_config, member), .since = "0.1"
 #define NETWORK(member) \
@@ -45,6 +46,8 @@ static const setting_word shared_words[] = {
 };
 static const setting_word steer_words[] = {{"hash", STEER_HASH}, {"cpu", STEER_CPU}, {NULL, 0}};
 
+static const setting_word confirm_words[] = {
+    {"auto", UPDATE_CONFIRM_AUTO}, {"operator", UPDATE_CONFIRM_OPERATOR}, {NULL, 0}};
 static const setting_word dhcp6_words[] = {
     {"auto", NETWORK_DHCP6_AUTO},
     {"yes", NETWORK_DHCP6_ON},
@@ -66,6 +69,9 @@ const section_info schema_sections[SECTIONS] = {
     [SECTION_LOG] =
         {"log", false, "log",
          "`log { ... }`: what is logged and where to. Several sinks may be on at once."},
+    [SECTION_UPDATE] = {"update", false, "update",
+                        "`update { ... }`: when a new system of the appliance counts as good (docs/updates.md). "
+                        "`sluice init` reads it; `sluice run` only checks it."},
     [SECTION_LISTENER] = {"listener", true, "listener NAME",
                           "`listener NAME { ... }`: an address that devices connect to. NAME shows "
                           "in logs, metrics and `sluice ctl`: 1 to 63 letters, digits, `-`, `_` "
@@ -170,6 +176,18 @@ const setting schema_settings[] = {
     {LOG(connections), .type = SETTING_BOOL, .key = "connections", .def = "no",
      .text = "A line for each connect and each close with its reason. Of use for small fleets and "
              "for finding a fault; the metrics count the same by reason."},
+
+    {UPDATE(confirm), .type = SETTING_WORD, .key = "confirm", .words = confirm_words, .def = "auto",
+     .text = "Who says that a new system is good. `auto`: init, when the gateway has been ready for `after` "
+             "without a break, the admin port answers, and `reach` is reached. `operator`: only "
+             "`sluice ctl update confirm`."},
+    {UPDATE(after_ms), .type = SETTING_MS64, .key = "after", .max = 1 * MS_D, .def = "60s",
+     .text = "How long the gateway of a new system has to be ready."},
+    {UPDATE(within_ms), .type = SETTING_MS64, .key = "within", .min = 10 * MS_S, .max = 7 * MS_D, .def = "10m",
+     .text = "A new system that is not good by then restarts into the old one. Counted from its start."},
+    {UPDATE(reach), TEXT_OF(config, update.reach), .key = "reach", .check = text_check_reach, .def = "",
+     .text = "`HOST:PORT` that a new system has to be able to connect to, over TCP: a server without which it "
+             "would be of no use. Empty: none."},
 
     {LISTENER(protocol), .type = SETTING_WORD, .key = "protocol", .words = protocol_words,
      .flags = SETTING_REQUIRED,

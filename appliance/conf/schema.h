@@ -11,6 +11,7 @@ typedef enum section_kind {
     SECTION_TOP,
     SECTION_ADMIN,
     SECTION_LOG,
+    SECTION_UPDATE,
     SECTION_LISTENER,
     SECTION_NETWORK,
     SECTIONS

@@ -25,6 +25,19 @@ const char *text_check_syslog(const char *text) {
     return bind_port(&parsed) == 0 ? form : NULL;
 }
 
+// "HOST:PORT"; an IPv6 address stands in brackets.
+const char *text_check_reach(const char *text) {
+    static const char form[] = "empty or HOST:PORT is expected, an IPv6 address in brackets";
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+    if (text[0] == '\0') return NULL;
+    const char *colon = strrchr(text, ':');
+    if (colon == NULL || colon == text || colon[1] == '\0' || strlen(colon + 1) > 5) return form;
+    if (strspn(colon + 1, "0123456789") != strlen(colon + 1)) return form;
+    bind_address parsed;
+    if (text[0] == '[') return config_parse_bind(text, &parsed) == 0 ? NULL : form;
+    return strspn(text, plain) == (size_t)(colon - text) ? NULL : form;
+}
+
 static const char *check_topic(const char *text) {
     u32 levels = 1;
     if (text[0] == '\0') return "a topic is expected";

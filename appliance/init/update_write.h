@@ -21,6 +21,7 @@ typedef struct update_source {
     // At most len bytes; 0: the end; -errno, with a text in error when it has more to say.
     ssize_t (*read)(void *context, void *out, size_t len);
     void *context;
+    int number;      // for the source itself
     char error[192];
 } update_source;
 
