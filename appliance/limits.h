@@ -12,6 +12,9 @@
 #define LIMIT_LISTENERS_MAX 64      // configured listeners
 #define LIMIT_CONNS_PER_WORKER (1u << 20) // connection slots of one worker
 
+#define LIMIT_STALL_MS 1000u               // a loop later than that stood still: the machine was paused, or its CPU taken
+#define LIMIT_STALL_GRACE_MS 1000u         // timeouts rest so long after it: what has come meanwhile is read first
+
 // --- receive path ---
 #define LIMIT_RECV_BUF_BYTES 4096u         // one provided buffer of the uring engine
 #define LIMIT_RECV_BUFS_MAX 32768u         // kernel's bound for one buffer ring

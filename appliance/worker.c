@@ -289,7 +289,7 @@ static u32 flush_dirty(worker *w) {
 static u64 wait_deadline(worker *w) {
     if (w->more_inbox || w->dirty != NULL || w->outcome_wanted || !post_sleep(w)) return 0;
     if (w->draining && w->drain_cursor < w->conns_max && w->conns_used > 0) return 0;
-    u64 deadline = timer_next_ns(w->wheel);
+    u64 deadline = MAX(timer_next_ns(w->wheel), w->timers_rest_ns);
     // Once it has struck everything is closing: what is left is told by the engine.
     if (w->draining && !w->stopping) deadline = MIN(deadline, w->drain_deadline_ns);
     if (w->overflow_total > 0) deadline = MIN(deadline, w->now_ns + NS_PER_MS);
@@ -300,6 +300,18 @@ static u64 thread_cpu_ns(void) {
     struct timespec ts;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
     return (u64)ts.tv_sec * NS_PER_S + (u64)ts.tv_nsec;
+}
+
+// The thread did not run: a paused or migrated machine, a suspended process, a processor taken away. Every
+// timeout seems to have passed, while what the peers sent in time waits in the sockets. So timers rest for a
+// moment, and what has come is read first.
+static void stalled(worker *w, u64 still_ns, u64 now, const char *where) {
+    counter_add(&w->metrics.stalls, 1);
+    w->now_ns = now;
+    w->timers_rest_ns = now + LIMIT_STALL_GRACE_MS * NS_PER_MS;
+    log_warn("worker %u: stood still for %llu ms %s: the machine was paused or its processor taken away; "
+             "timeouts rest for %u ms", w->index, (unsigned long long)(still_ns / NS_PER_MS), where,
+             LIMIT_STALL_GRACE_MS);
 }
 
 static void loop_account(worker *w, u32 replies, u64 started_ns) {
@@ -313,6 +325,7 @@ static void loop_account(worker *w, u32 replies, u64 started_ns) {
     if (UNLIKELY(took > LOOP_BUDGET_NS)) {
         recorder_add(&w->rec, REC_LOOP_LAG, UINT32_MAX, 0, (int)MIN(took / 1000, (u64)INT32_MAX), 0);
     }
+    if (UNLIKELY(took > LIMIT_STALL_MS * NS_PER_MS)) stalled(w, took, now, "within a turn");
     if (now < w->trim_ns) return;
     w->trim_ns = now + NS_PER_S;
     counter_set(&w->metrics.cpu_ns, thread_cpu_ns());
@@ -322,7 +335,7 @@ static void loop_account(worker *w, u32 replies, u64 started_ns) {
 }
 
 bool worker_loop_once(worker *w) {
-    u64 deadline_ns = wait_deadline(w);
+    u64 deadline_ns = wait_deadline(w), latest_ns = MAX(deadline_ns, w->now_ns) + LIMIT_STALL_MS * NS_PER_MS;
     w->outcome_wanted = false;
     int result = io_run(w->engine, deadline_ns);
     post_awake(w);
@@ -332,8 +345,11 @@ bool worker_loop_once(worker *w) {
         return false;
     }
     u64 started_ns = w->now_ns;
+    if (UNLIKELY(started_ns > latest_ns)) {
+        stalled(w, started_ns - latest_ns + LIMIT_STALL_MS * NS_PER_MS, started_ns, "asleep");
+    }
     inbox_run(w);
-    timer_run(w->wheel, w->now_ns);
+    if (LIKELY(started_ns >= w->timers_rest_ns)) timer_run(w->wheel, started_ns);
     if (UNLIKELY(w->draining)) drain_step(w);
     post_overflow_run(w);
     unblock_publishers(w);

@@ -61,6 +61,7 @@ typedef struct worker_metrics {
     counter memory_used;           // bytes of output segments, tails and stashes handed out
     counter memory_refused;        // buffers refused: budget or memory used up
     counter loops;
+    counter stalls;                // times the thread stood still for more than LIMIT_STALL_MS
     counter loop_busy_ns;          // time outside the wait
     counter heartbeat_ns;          // monotonic time of the last loop (watchdog)
     counter cpu_ns;                // processor time of the thread, user and system; updated once a second
@@ -108,6 +109,7 @@ struct worker {
     u32 drain_cursor;              // connections before it were told to finish
     bool more_inbox;               // a ring was not emptied in this turn
     u64 trim_ns;                   // next slab_trim
+    u64 timers_rest_ns;            // after a stall timers wait until then
     pthread_t thread;
     bool started;
     u32 ended;                     // atomic: the loop has ended

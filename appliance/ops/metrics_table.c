@@ -246,6 +246,8 @@ const metric_family metric_families[] = {
          "Messages handed to other workers and not returned yet."),
 
     WORKER("sluice_loops_total", METRIC_COUNTER, loops, UNIT_ONE, "Turns of the worker's loop."),
+    WORKER("sluice_worker_stalls_total", METRIC_COUNTER, stalls, UNIT_ONE,
+           "Times the worker stood still for a second or more: the machine was paused, or its processor taken away."),
     WORKER("sluice_loop_busy_seconds_total", METRIC_COUNTER, loop_busy_ns, UNIT_NS,
            "Time spent outside the wait for events."),
     WORKER("sluice_loop_lag_seconds", METRIC_HISTOGRAM, loop_lag, UNIT_NS,

@@ -2,6 +2,7 @@
 """A selection under the address and thread sanitizers, with two workers, so that hand-over, routes between
 workers, reload and drain run where a sanitizer sees them. Any report fails the gateway's end."""
 import signal
+import time
 
 import pytest
 
@@ -10,7 +11,7 @@ from harness import engines, scenarios
 from harness.client import Device, ack, frame
 from harness.gateway import Gateway
 from harness.herd import Herd
-from harness.wait import until
+from harness.wait import GUARD_S, until
 
 SLOWER = 4.0
 RUNS = [(kind, e) for kind in ("asan", "tsan") for e in engines.selected()]
@@ -109,7 +110,10 @@ def test_reload_under_load(gateway):
                 gateway.listeners["extra"] = {"mode": "ack"}
             gateway.write_config()
             gateway.signal(signal.SIGHUP)
+            start = time.monotonic()
             until(lambda: gateway.status()["reloads"] != before, "the reload is applied", 60)
+            if time.monotonic() - start > GUARD_S:
+                gateway.expect_stall("a reload")
             load.wait_progress(20)
     finally:
         gateway.listeners.pop("extra", None)

@@ -227,14 +227,24 @@ class Gateway:
         return self.patient("/api/conns" + query).json()["conns"]
 
     def patient(self, path):
-        """Asks again while a worker is too busy to answer (503): on a machine whose CPUs are taken away for
-        seconds that is no fault of the gateway, unless it lasts."""
+        """Asks again while a worker does not answer (503): no fault of the gateway on a machine whose CPUs
+        are taken away for seconds, but then the worker must have noticed and said so."""
+        refusals = []
+
         def answered():
             response = self.request(path)
+            if response.status == 503:
+                refusals.append(response.body)
             return response if response.status != 503 else None
         response = until(answered, f"{path} is answered", GUARD_S * self.slower)
         assert response.status == 200, f"{path}: {response.status} {response.body!r}"
+        if refusals:
+            self.expect_stall(refusals[0])
         return response
+
+    def expect_stall(self, what):
+        """What has just been waited for is excused only by a stall that the gateway has seen itself."""
+        assert "stood still for" in self.stderr(), self.explain(f"silent without a stall: {what!r}")
 
     def conn_of(self, device):
         return next((c for c in self.conns() if c["peer"] == device.peer_text), None)
