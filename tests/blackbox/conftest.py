@@ -74,13 +74,21 @@ def pytest_runtest_teardown():
     Device.end_all()
 
 
+def needed(what):
+    """A part that the whole test run always provides is missing: a failure there, a skip for a person who
+    runs one file."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what}: build.sh provides it")
+    pytest.skip(what)
+
+
 def binary(name):
     """The path of a binary under test. Without SLUICE nothing can be judged; other variants may be absent."""
     path = os.environ.get(name)
     if not path and name == "SLUICE":
         pytest.fail("SLUICE is not set: it names the binary under test")
     if not path:
-        pytest.skip(f"{name} is not set")
+        needed(f"{name} is not set")
     if not os.access(path, os.X_OK):
         pytest.fail(f"{name}={path} is not an executable")
     return path

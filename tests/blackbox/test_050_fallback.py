@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from conftest import needed
 from harness import engines, scenarios
 from harness.client import Device, ack, frame
 from harness.gateway import Exited
@@ -25,7 +26,7 @@ def deny(tmp_path_factory):
     """Builds the program that runs another one under a filter."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if not compiler:
-        pytest.skip("no C compiler for the seccomp wrapper")
+        needed("no C compiler for the seccomp wrapper")
     path = str(tmp_path_factory.mktemp("deny") / "deny_uring")
     subprocess.run([compiler, "-O1", "-Wall", "-Werror", "-o", path, f"{HERE}/helpers/deny_uring.c"],
                    check=True)

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import binary
+from conftest import binary, needed
 from harness import engines, scenarios
 from harness.client import Device, frame
 from harness.gateway import Exited, Gateway
@@ -24,7 +24,7 @@ def command():
         return [path]
     emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
     if not emulator:
-        pytest.skip("no qemu-aarch64 and no arm64 machine")
+        needed("no qemu-aarch64 and no arm64 machine")
     return [emulator, path]
 
 
