@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The black-box tests: the gateway as a process, spoken to with exact bytes, on every engine.
 #
-# usage: suite.sh [pytest arguments: files, -k ...]
+# usage: suite.sh [pytest arguments: files, -k ...]; SUITE_DIR runs another directory of such tests
 # Reads SLUICE, SLUICE_ASAN, SLUICE_TSAN, ARCH_SLUICE_aarch64, OUT and REPO from the environment. The files
 # are spread over two pytest processes, because most tests wait for the gateway's clocks and not for a
 # CPU. Prints a line per test ("ok", "SKIP name: reason", "FAIL name: what" and the details), and last
 # "N passed, N failed, N skipped". The exit status is 0 when nothing failed.
 set -u
-here=$(cd "$(dirname "$0")" && pwd)
+here=${SUITE_DIR:-$(cd "$(dirname "$0")" && pwd)}
 work=$(mktemp -d) || exit 1
 pids=
 cleanup() {
