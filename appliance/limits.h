@@ -45,6 +45,8 @@
 #define LIMIT_HELLO_BYTES 4096u            // whole hello frame
 #define LIMIT_TOPIC_BYTES 65535u           // MQTT 5.0 section 1.5.4: a UTF-8 string's length is 16 bits
 #define LIMIT_TOPIC_LEVELS 128u
+#define LIMIT_MQTT_SUBSCRIBES_OPEN 256u    // SUBSCRIBEs of a client whose retained messages are not all sent
+#define LIMIT_MQTT_CONNACK_BYTES 2048u     // properties of a CONNACK
 #define LIMIT_NAME_BYTES 64u               // names of listeners, streams, uplinks
 
 // --- routing ---
@@ -58,6 +60,8 @@
 // --- configuration ---
 #define LIMIT_CONFIG_BYTES (1u << 20)      // a longer file is refused
 #define LIMIT_NETWORKS_MAX 16          // `network NAME { ... }` blocks
+#define LIMIT_NET_IFACES 32            // interfaces of an appliance; more are left down, and it is said
+#define LIMIT_NET_ADDRESSES 16         // addresses remembered of one interface
 #define LIMIT_CONFIG_DEPTH 8u              // blocks and lists inside each other
 
 // --- observation ---
@@ -85,6 +89,7 @@
 #define LIMIT_OPS_REPLY_MS 5000u           // a worker that has not answered by then is reported
 #define LIMIT_OPS_HEARTBEAT_MS 5000u       // older: the worker is asked before it counts as alive
 #define LIMIT_OPS_CONNS_PER_MESSAGE 256u   // connections looked at by one message to a worker
+#define LIMIT_OPS_SESSIONS_PER_MESSAGE 128u // MQTT sessions looked at by one message to a worker
 #define LIMIT_OPS_CONNS_ROWS 10000u        // offset + limit of a connection list
 #define LIMIT_OPS_POLL_MS 50u              // flight recorders and log are read so often for followers
 #define LIMIT_OPS_TRACE_CONNS 65536u       // connections a trace remembers by name, power of two
@@ -106,7 +111,35 @@
 #define LIMIT_INIT_BUTTONS 16u             // input devices with a power key
 #define LIMIT_STATE_DELAY_MS 2000u         // changes of the state record are gathered so long
 #define LIMIT_STATE_ENTRIES 64u            // values in the state record
-#define LIMIT_NTP_SERVERS 8u               // time servers asked
+#define LIMIT_DISK_WAIT_MS 5000u           // the disk we were started from may appear so late
+#define LIMIT_STATE_RETRY_MS 60000u        // a failed write of the state record is tried again after this
+#define LIMIT_PSTORE_RECORDS 32u           // crash records of the kernel taken at boot
+#define LIMIT_PSTORE_BYTES (512u << 10)    // all of them
+#define LIMIT_PSTORE_RECORD_BYTES (128u << 10) // one of them
+#define LIMIT_PSTORE_KEEP 16u              // files of them kept on the data partition
+#define LIMIT_CLOCK_AHEAD_S (20ull * 365 * 86400) // a clock so far beyond the build is taken for damaged
+#define LIMIT_CLOCK_SAVE_MS 3600000u       // saved time: 24 writes of 8 KiB a day are no wear
+#define LIMIT_CLOCK_FIRST_SAVE_MS 300000u
+#define LIMIT_RTC_WRITE_MS 39600000u       // the hardware clock is written every 11 hours
+#define LIMIT_NTP_SERVERS 8u               // names of time servers
+#define LIMIT_NTP_NAME_BYTES 128u
+#define LIMIT_NTP_FALLBACK 4u              // public servers, used when fewer than three are known
+#define LIMIT_NTP_ADDRESSES 12u            // addresses asked
+#define LIMIT_NTP_ADDRESSES_PER_NAME 2u
+#define LIMIT_NTP_RESOLVE_MS 15000u
+#define LIMIT_NTP_ANSWER_MS 2000u
+#define LIMIT_NTP_FIRST_MS 100u            // from the network's being up to the first round
+#define LIMIT_NTP_RETRY_MS 2000u           // first retry; doubles
+#define LIMIT_NTP_HOLD_MS 3600000u         // a server that said RATE is left alone so long
+#define LIMIT_NTP_POLL_MIN_S 64u
+#define LIMIT_NTP_POLL_MAX_S 1024u
+#define LIMIT_NTP_STRATUM 15u              // RFC 5905 section 7.3: 16 is unsynchronised
+#define LIMIT_NTP_DISTANCE_NS 1500000000ull // RFC 5905 section 11.2.1, MAXDIST
+#define LIMIT_NTP_AGREE_NS 100000000ull    // offsets this near agree, beyond what the paths explain
+#define LIMIT_NTP_GOOD_NS 20000000ll       // so little off: ask less often
+#define LIMIT_NTP_STEP_NS 250000000ll      // more is stepped, less is slewed; the kernel slews up to 500 ms
+#define LIMIT_NTP_STEP_ROUNDS 3u           // a later large difference must stay the same for so many rounds
+#define LIMIT_NTP_SINGLE_ROUNDS 3u         // so often must the only server say the same
 #define LIMIT_CRASHES_MAX 5u               // ends of the gateway in LIMIT_CRASH_WINDOW_MS: more is a crash loop
 #define LIMIT_CRASH_WINDOW_MS 60000u
 #define LIMIT_CRASH_BACKOFF_MS 8000u       // longest pause before a restart

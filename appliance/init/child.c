@@ -113,23 +113,32 @@ static void child_add(init_child *c, pid_t pid) {
     children = c;
 }
 
-int init_child_fork(init_child *c, int (*run)(void *context), void *context) {
-    ASSERT(c->pid == 0 && c->name != NULL);
-    pid_t parent = getpid();
-    pid_t pid = fork();
-    if (pid < 0) return -errno;
-    if (pid == 0) {
-        child_prepare(c, parent);
-        _exit(run(context) & 0xff);
-    }
-    child_add(c, pid);
-    return 0;
-}
-
 // Puts fd at number `to` without close-on-exec.
 static void fd_place(int fd, int to) {
     if (fd == to) fcntl(fd, F_SETFD, 0);
     else if (dup2(fd, to) < 0) _exit(EXIT_NO_EXEC);
+}
+
+int init_child_fork(init_child *c, int (*run)(void *context), void *context) {
+    ASSERT(c->pid == 0 && c->name != NULL);
+    // Its log lines are made by init_log already.
+    c->plain_log = true;
+    int log_fd = pipe_open(c);
+    if (log_fd < 0) return log_fd;
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    int failed = errno;
+    if (pid == 0) {
+        child_prepare(c, parent);
+        fd_place(log_fd, STDOUT_FILENO);
+        fd_place(log_fd, STDERR_FILENO);
+        init_log_open(false);
+        _exit(run(context) & 0xff);
+    }
+    close(log_fd);
+    if (pid < 0) return -failed;
+    child_add(c, pid);
+    return 0;
 }
 
 NORETURN static void child_exec(const init_child *c, char *const argv[], char *const env[], int out_fd,

@@ -27,14 +27,14 @@ typedef struct console {
 
 static void retry_fired(init_timer *t);
 
+static init_timer retry = {.name = "console retry", .on_fire = retry_fired};
 static struct {
     console consoles[LIMIT_INIT_CONSOLES];
     int count;      // 0: stderr
     u64 lost;
-    init_timer retry;
     char ring[LIMIT_INIT_LOG_BYTES];
     u64 ring_end;   // bytes ever written
-} out = {.retry = {.name = "console retry", .on_fire = retry_fired}};
+} out;
 
 // --- consoles ---
 
@@ -102,7 +102,7 @@ static void console_put(console *c, const char *line, size_t len) {
     }
     memcpy(c->wait + c->wait_len, line, len);
     c->wait_len += (u32)len;
-    if (!console_push(c) && !out.retry.armed) init_timer_set(&out.retry, RETRY_MS);
+    if (!console_push(c) && !retry.armed) init_timer_set(&retry, RETRY_MS);
 }
 
 static bool consoles_push(void) {

@@ -62,7 +62,8 @@ struct init_child {
 };
 
 // Runs `run(context)` in a fork; its return value (0..255) is the exit status. The helper has default
-// signals and dies with PID 1; it must not touch the loop. Returns 0 or -errno.
+// signals and dies with PID 1; it must not touch the loop. Its init_log lines go through a pipe to init's log.
+// Returns 0 or -errno.
 int init_child_fork(init_child *c, int (*run)(void *context), void *context);
 // Runs a program: argv[0] is its path; env NULL = PATH and nothing else. stdin is /dev/null; out_fd is its
 // stdout and err_fd its stderr, -1 = init's log (each line prefixed with c->name).

@@ -20,8 +20,9 @@ static struct {
     state_health health;
     u64 writes;
     void (*on_dirty)(void);
-    state_table table;
 } st = {.fd = -1, .health = STATE_NO_DEVICE};
+
+static state_table values;
 
 // O_DIRECT wants the memory aligned to the device's block.
 static _Alignas(4096) u8 slot_buf[STATE_SLOT_BYTES];
@@ -61,7 +62,7 @@ static state_health record_load(const char **why) {
     state_health health;
     if (a == SLOT_GOOD || b == SLOT_GOOD) {
         st.current = a == SLOT_GOOD && (b != SLOT_GOOD || found[0].generation > found[1].generation) ? 0 : 1;
-        st.table = found[st.current];
+        values = found[st.current];
         health = a == SLOT_DAMAGED || b == SLOT_DAMAGED ? STATE_RECOVERED : STATE_OK;
         if (health == STATE_RECOVERED) *why = "one slot was damaged or half written; the other one is used";
     } else {
@@ -77,7 +78,7 @@ static state_health record_load(const char **why) {
 state_health state_open(const char *path, const char **why) {
     *why = NULL;
     state_close();
-    memset(&st.table, 0, sizeof(st.table));
+    memset(&values, 0, sizeof(values));
     st.current = 1;
     st.dirty = false;
     st.writes = 0;
@@ -103,8 +104,8 @@ void state_close(void) {
 // --- values ---
 
 static state_entry *entry_find(const char *name) {
-    for (u32 i = 0; i < st.table.count; i++) {
-        if (strcmp(st.table.entries[i].name, name) == 0) return &st.table.entries[i];
+    for (u32 i = 0; i < values.count; i++) {
+        if (strcmp(values.entries[i].name, name) == 0) return &values.entries[i];
     }
     return NULL;
 }
@@ -134,10 +135,10 @@ int state_put(const char *name, const void *value, size_t len) {
     state_entry whole = {.len = (u16)len};
     memcpy(whole.name, name, name_len);
     if (len > 0) memcpy(whole.value, value, len);
-    u32 bytes = state_slot_bytes(&st.table) + (u32)(3 + name_len + len);
+    u32 bytes = state_slot_bytes(&values) + (u32)(3 + name_len + len);
     if (e != NULL) bytes -= (u32)(3 + name_len + e->len);
-    if (bytes > STATE_SLOT_BYTES || (e == NULL && st.table.count == LIMIT_STATE_ENTRIES)) return -ENOSPC;
-    if (e == NULL) e = &st.table.entries[st.table.count++];
+    if (bytes > STATE_SLOT_BYTES || (e == NULL && values.count == LIMIT_STATE_ENTRIES)) return -ENOSPC;
+    if (e == NULL) e = &values.entries[values.count++];
     *e = whole;
     dirty_set();
     return 0;
@@ -146,7 +147,7 @@ int state_put(const char *name, const void *value, size_t len) {
 int state_delete(const char *name) {
     state_entry *e = entry_find(name);
     if (e == NULL) return 0;
-    *e = st.table.entries[--st.table.count];
+    *e = values.entries[--values.count];
     dirty_set();
     return 0;
 }
@@ -189,8 +190,8 @@ int state_flush(void) {
         return -ENODEV;
     }
     u32 target = 1 - st.current;
-    st.table.generation++;
-    state_slot_write(&st.table, slot_buf);
+    values.generation++;
+    state_slot_write(&values, slot_buf);
     int result = slot_store(target);
     if (result < 0) {
         // The slot that was being written may be torn; the other one is still whole and stays current.
@@ -218,7 +219,7 @@ const char *state_health_name(state_health h) {
 }
 
 u64 state_generation(void) {
-    return st.table.generation;
+    return values.generation;
 }
 
 u64 state_writes(void) {
