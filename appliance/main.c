@@ -15,6 +15,7 @@
 #include "conf/suggest.h"
 #include "gateway.h"
 #include "help.h"
+#include "init/init.h"
 #include "io/io.h"
 #include "io/probe.h"
 #include "ops/ctl.h"
@@ -42,6 +43,7 @@ static const command commands[] = {
     {"ctl", ctl_main, "look into a running gateway and steer it"},
     {"pub", client_pub_main, "publish MQTT messages to any broker"},
     {"sub", client_sub_main, "subscribe at any MQTT broker and print what comes"},
+    {"init", init_main, "PID 1 of the appliance, and supervisor in a container"},
     {"version", version_main, "version, commit and engines of this binary"},
     {"help", help_main, "this list, or the page of one command"},
 };
@@ -121,7 +123,25 @@ static int help_main(int argc, char **argv) {
     return print_page(c);
 }
 
+// Names under which the kernel and services of the appliance start this binary.
+static const command by_file_name[] = {
+    {"init", init_main, ""},
+    {"poweroff", init_poweroff_main, ""},
+    {"reboot", init_poweroff_main, ""},
+};
+
+static const command *find_by_file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    for (size_t i = 0; i < ARRAY_LEN(by_file_name); i++) {
+        if (strcmp(by_file_name[i].name, name) == 0) return &by_file_name[i];
+    }
+    return NULL;
+}
+
 static int dispatch(int argc, char **argv) {
+    const command *named = argc > 0 ? find_by_file_name(argv[0]) : NULL;
+    if (named != NULL) return named->run(argc, argv);
     if (argc < 2) {
         fprintf(stderr,
                 "sluice: a command is missing; `sluice run` starts the gateway, `sluice help` "
