@@ -37,7 +37,7 @@ static struct {
     init_watch pipe;           // fd -1 = closed
     u8 *part;
     size_t part_len, part_sent;
-    init_request *part_request, *finish_request;
+    init_request *part_request;
     init_timer restart_timer;
 } self = {.pipe = {.fd = -1}};
 
@@ -89,20 +89,6 @@ static void writer_line(update_helper *h, const char *line) {
     }
 }
 
-static void answer_finish(void) {
-    init_request *r = self.finish_request;
-    self.finish_request = NULL;
-    if (r == NULL) return;
-    if (self.state != UPDATE_WRITTEN) {
-        init_request_answer_error(r, "%s", self.error);
-        return;
-    }
-    char json[256];
-    int len = snprintf(json, sizeof(json), "{\"slot\":\"%c\",\"version\":\"%s\",\"restart\":%s}", self.target, self.version,
-                       self.restart ? "true" : "false");
-    init_request_answer(r, json, (size_t)len);
-}
-
 static void writer_end(update_helper *h, int status) {
     (void)h;
     pipe_close();
@@ -110,7 +96,6 @@ static void writer_end(update_helper *h, int status) {
     if (!good && self.error[0] == '\0') snprintf(self.error, sizeof(self.error), "the writer ended unexpectedly");
     update_feed(good ? UPDATE_DONE : UPDATE_FAILED);
     part_drop(good ? "the update is already whole" : self.error);
-    answer_finish();
 }
 
 static int writer_run(update_helper *h) {
@@ -259,7 +244,7 @@ static void request_data(init_request *r, yyjson_val *args) {
     yyjson_val *data = yyjson_obj_get(args, "data");
     size_t len = yyjson_get_len(data);
     if (!is_current(r, args)) return;
-    if (self.part_request != NULL || self.finish_request != NULL) {
+    if (self.part_request != NULL) {
         init_request_answer_error(r, "the part before this one is still on its way");
     } else if (!yyjson_is_str(data) || len > BASE64_CHARS(LIMIT_UPDATE_PART_BYTES)) {
         init_request_answer_error(r, "data is missing or longer than %u bytes", LIMIT_UPDATE_PART_BYTES);
@@ -279,12 +264,12 @@ static void request_data(init_request *r, yyjson_val *args) {
 
 static void request_finish(init_request *r, yyjson_val *args) {
     if (!is_current(r, args)) return;
-    if (self.part_request != NULL || self.finish_request != NULL) {
+    if (self.part_request != NULL) {
         init_request_answer_error(r, "the part before this one is still on its way");
         return;
     }
-    self.finish_request = r; // answered when the writer ends
     shutdown(self.pipe.fd, SHUT_WR);
+    init_request_answer(r, "{\"finishing\":true}", 18);
 }
 
 static void request_abort(init_request *r) {

@@ -6,10 +6,11 @@
 // Request "update" (without args: what "update-status" answers):
 //   {"op":"begin","bytes":N,"allow_downgrade":false,"restart":true}  -> {"id":7,"part_bytes":131072}
 //   {"op":"data","id":7,"offset":0,"data":"<base64>"}                 -> {"received":131072}
-//   {"op":"finish","id":7}                                            -> {"slot":"b","version":"1.2.3","restart":true}
+//   {"op":"finish","id":7}                                            -> {"finishing":true}
 //   {"op":"fetch","url":"http://...","allow_downgrade":false,"restart":true}  -> {"started":true}
 //   {"op":"abort"}  {"op":"confirm"}
-// Parts come in order, one request at a time. Init's loop only.
+// Parts come in order, one request at a time. How the writer gets on, and what came of it, is in the status: "state"
+// is "writing", then "written", or "idle" with an "error". Init's loop only.
 #ifndef SLUICE_INIT_UPDATE_H
 #define SLUICE_INIT_UPDATE_H
 

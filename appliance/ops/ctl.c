@@ -13,6 +13,7 @@
 #include "conf/config.h"
 #include "ops/ctl_client.h"
 #include "ops/ctl_print.h"
+#include "ops/ctl_update.h"
 #include "ops/text.h"
 
 #define ANSWER_BYTES_MAX (16u << 20) // 10,000 connections take 4 MiB
@@ -32,6 +33,7 @@ static const char usage[] =
     "  publish TOPIC [PAYLOAD|-]    a message to devices; - reads it from standard input\n"
     "  reload                       read the configuration again\n"
     "  config                       the configuration in force\n"
+    "  update [FILE|URL|confirm|abort]  of an appliance: its state, a new system (--allow-downgrade, --no-restart)\n"
     "  metrics                      all counters\n"
     "\n"
     "  --json                       the API's own answer instead of a table\n"
@@ -58,6 +60,8 @@ typedef enum option_id {
     OPT_WORKER,
     OPT_FOLLOW,
     OPT_LEVEL,
+    OPT_ALLOW_DOWNGRADE,
+    OPT_NO_RESTART,
     OPTIONS
 } option_id;
 
@@ -70,6 +74,7 @@ static const struct {
     [OPT_LIMIT] = {"limit", false},       [OPT_OFFSET] = {"offset", false}, [OPT_ADMIN] = {"admin", true},
     [OPT_CONN] = {"conn", false},         [OPT_WORKER] = {"worker", false}, [OPT_FOLLOW] = {"follow", true},
     [OPT_LEVEL] = {"level", false},       [OPT_CLIENT] = {"client", false},
+    [OPT_ALLOW_DOWNGRADE] = {"allow-downgrade", true}, [OPT_NO_RESTART] = {"no-restart", true},
 };
 #define BIT(option) (1u << (option))
 
@@ -314,6 +319,13 @@ static int run_publish(const ctl_target *target, const ctl_args *args) {
     return status;
 }
 
+static int run_update(const ctl_target *target, const ctl_args *args) {
+    ctl_update u = {.what = args->word_count > 1 ? args->words[1] : NULL, .json = args->json,
+                    .allow_downgrade = args->values[OPT_ALLOW_DOWNGRADE] != NULL,
+                    .no_restart = args->values[OPT_NO_RESTART] != NULL};
+    return ctl_update_run(target, &u);
+}
+
 static const command commands[] = {
     {"status", 0, 0, 0, run_status},
     {"conns", 0, 0,
@@ -328,6 +340,7 @@ static const command commands[] = {
     {"reload", 0, 0, 0, run_reload},
     {"config", 0, 0, 0, run_config},
     {"metrics", 0, 0, 0, run_metrics},
+    {"update", 0, 1, BIT(OPT_ALLOW_DOWNGRADE) | BIT(OPT_NO_RESTART), run_update},
 };
 
 // --- command line ---
