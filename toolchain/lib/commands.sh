@@ -84,6 +84,8 @@ suites() { grep -vE '^ *(#|$)' "$REPO/ci/suites"; }
 suite_environment() {
     export SLUICE=$OUT/$HOST_ARCH/sluice SLUICE_ASAN=$OUT/asan/sluice SLUICE_TSAN=$OUT/tsan/sluice
     export ARCH_SLUICE_aarch64=$OUT/aarch64/sluice ARCH_SLUICE_x86_64=$OUT/x86_64/sluice PYTHON=$HOST_PYTHON
+    NPM_MODULES=$(npm_modules)
+    export NPM_MODULES
     export HOST_ARCH BINARY_BYTES_MAX
 }
 
@@ -98,6 +100,8 @@ build_for_suites() {
             fuzz) variant_build fuzz lib ;;
             kernel-x86_64 | kernel-aarch64) kernel_build "${need#kernel-}" ;;
             qemu) host_require qemu ;;
+            npm) npm_build ;;
+            clients) host_require clients ;;
             *) die "ci/suites: unknown need '$need'" ;;
         esac
     done

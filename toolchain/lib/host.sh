@@ -28,6 +28,10 @@ test    $HOST_PYTHON              python3
 test    py:pytest                 python3-pytest
 test    qemu-aarch64              qemu-user
 lint    shellcheck                shellcheck
+npm     node                      nodejs
+npm     npm                       npm
+clients mosquitto_rr              mosquitto-clients
+clients py:paho.mqtt.client       python3-paho-mqtt
 kernel  flex                      flex
 kernel  bison                     bison
 kernel  bc                        bc
