@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 
-#define CONFIG_BAKED_PATH "/etc/sluice.conf"
+#define CONFIG_BAKED_PATH "/etc/sluice/sluice.conf" // in the initramfs
 #define CONFIG_RUN_PATH "/run/sluice/sluice.conf"
 #define CONFIG_GOOD_FILE "last-good.conf" // in the data partition's directory
 #define CONFIG_GOOD_STATE_BYTES 3072u     // a last good one up to this size lives in the state record
