@@ -15,6 +15,7 @@
 #include "conf/suggest.h"
 #include "gateway.h"
 #include "help.h"
+#include "import/import.h"
 #include "init/init.h"
 #include "io/io.h"
 #include "io/probe.h"
@@ -44,6 +45,7 @@ static const command commands[] = {
     {"pub", client_pub_main, "publish MQTT messages to any broker"},
     {"sub", client_sub_main, "subscribe at any MQTT broker and print what comes"},
     {"init", init_main, "PID 1 of the appliance, and supervisor in a container"},
+    {"import", import_main, "a mosquitto.conf as a configuration of this gateway"},
     {"version", version_main, "version, commit and engines of this binary"},
     {"help", help_main, "this list, or the page of one command"},
 };
