@@ -101,7 +101,9 @@ initramfs_build() {
     list=$(mktemp)
     cat "$REPO/rootfs/initramfs.list" >"$list"
     if [ -f "$OUT/$arch/busybox" ]; then cat "$REPO/rootfs/busybox.list" >>"$list"; fi
-    ROOTFS=$REPO/rootfs SLUICE=$OUT/$arch/sluice BUSYBOX=$OUT/$arch/busybox \
+    # The public keys that updates are checked with; `./build.sh image --update-key` writes them. Empty: no updates.
+    [ -f "$OUT/$arch/update.pub" ] || : >"$OUT/$arch/update.pub"
+    ROOTFS=$REPO/rootfs SLUICE=$OUT/$arch/sluice BUSYBOX=$OUT/$arch/busybox UPDATE_PUB=$OUT/$arch/update.pub \
         "$KERNEL_DIR/gen_init_cpio" -t "$SOURCE_DATE_EPOCH" "$list" >"$file.new"
     rm -f "$list"
     mv "$file.new" "$file"
