@@ -87,6 +87,7 @@
 #define LIMIT_HTTP_SEND_MS 10000u          // a client that takes nothing for so long is cut off
 #define LIMIT_OPS_REQUESTS 64u             // requests to workers outstanding at once
 #define LIMIT_OPS_REPLY_MS 5000u           // a worker that has not answered by then is reported
+#define LIMIT_OPS_APPLIANCE_MS 120000u      // an answer of init's: an update is checked within it
 #define LIMIT_OPS_HEARTBEAT_MS 5000u       // older: the worker is asked before it counts as alive
 #define LIMIT_OPS_CONNS_PER_MESSAGE 256u   // connections looked at by one message to a worker
 #define LIMIT_OPS_SESSIONS_PER_MESSAGE 128u // MQTT sessions looked at by one message to a worker

@@ -237,7 +237,8 @@ static int loop_begin(const sigset_t *signals) {
 }
 
 static int parts_begin(const char *program) {
-    supervise_config wanted = {.program = program, .conf_path = self.conf_path, .real = self.real};
+    supervise_config wanted = {.program = program, .conf_path = self.conf_path, .real = self.real,
+                               .socket_path = self.socket_path};
     describe_register();
     int result = supervise_open(&wanted);
     if (result < 0) init_error("page shared with the gateway: %s", errno_name(result));
@@ -263,7 +264,7 @@ static int container_options(int argc, char **argv) {
 }
 
 static int container_run(int argc, char **argv, const sigset_t *signals) {
-    self.conf_path = NULL;
+    self.conf_path = self.socket_path = NULL;
     if (container_options(argc, argv) < 0) {
         fputs(usage, stderr);
         return EXIT_USAGE;
@@ -274,7 +275,7 @@ static int container_run(int argc, char **argv, const sigset_t *signals) {
     self.state_delay = (init_timer){.name = "state record", .on_fire = state_delay_fired};
     shutdown_setup(false);
     if (loop_begin(signals) < 0 || parts_begin("/proc/self/exe") < 0) return EXIT_FAILED;
-    int result = strcmp(self.socket_path, INIT_SOCKET_PATH) == 0 ? 0 : init_requests_open(self.socket_path);
+    int result = self.socket_path == NULL ? 0 : init_requests_open(self.socket_path);
     if (result < 0) init_warn("request socket %s: %s", self.socket_path, errno_name(result));
     supervise_go(false);
     result = init_loop_run();

@@ -16,6 +16,7 @@
 
 #define INIT_RUN_DIR "/run/sluice"
 #define INIT_SOCKET_PATH INIT_RUN_DIR "/init.sock"
+#define INIT_SOCKET_ENV "SLUICE_INIT_SOCKET" // init tells the gateway of another path (containers, tests)
 
 typedef struct init_request init_request;
 // args: the object given, NULL when none; valid only during the call.

@@ -16,6 +16,7 @@
 #include "init/control.h"
 #include "init/init_log.h"
 #include "init/loop.h"
+#include "init/requests.h"
 #include "init/shared.h"
 #include "init/state.h"
 #include "init/supervise_table.h"
@@ -54,6 +55,7 @@ static void handle(sv_event event);
 static int child_start(void) {
     char fd_text[48], id_text[80], host_text[48];
     static char path[] = "PATH=/bin:/sbin", volatile_text[] = "SLUICE_DATA_VOLATILE=1";
+    char socket_text[160];
     char run[] = "run", option[] = "-c", program[128], conf[128];
     snprintf(fd_text, sizeof(fd_text), INIT_SHARED_ENV "=%d", sv.shared_fd);
     snprintf(id_text, sizeof(id_text), "SLUICE_MACHINE_ID=%s", init_machine_id());
@@ -62,7 +64,8 @@ static int child_start(void) {
     bool has_conf = sv.config.conf_path != NULL;
     snprintf(conf, sizeof(conf), "%s", has_conf ? sv.config.conf_path : "");
     char *argv[] = {program, run, has_conf ? option : NULL, conf, NULL};
-    char *env[] = {path, fd_text, id_text, host_text, sv.volatile_data ? volatile_text : NULL, NULL};
+    snprintf(socket_text, sizeof(socket_text), INIT_SOCKET_ENV "=%s", sv.config.socket_path != NULL ? sv.config.socket_path : "");
+    char *env[] = {path, fd_text, id_text, host_text, socket_text, sv.volatile_data ? volatile_text : NULL, NULL};
     init_shared_reset(sv.shared);
     return init_child_exec(&sv.child, argv, env, -1, -1, sv.shared_fd);
 }

@@ -11,6 +11,7 @@
 typedef struct supervise_config {
     const char *program;   // what is run: PROGRAM run -c CONFIG
     const char *conf_path; // NULL: without -c
+    const char *socket_path; // of init's requests; NULL = none
     bool real;             // a crash loop restarts the machine
 } supervise_config;
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "conf/config.h"
+#include "ops/ctl_appliance.h"
 #include "ops/ctl_client.h"
 #include "ops/ctl_print.h"
 #include "ops/ctl_update.h"
@@ -34,6 +35,8 @@ static const char usage[] =
     "  reload                       read the configuration again\n"
     "  config                       the configuration in force\n"
     "  update [FILE|URL|confirm|abort]  of an appliance: its state, a new system (--allow-downgrade, --no-restart)\n"
+    "  appliance [clock|log|pstore] of an appliance: machine, clock, watchdog, disks; restart, poweroff\n"
+    "  net                          of an appliance: interfaces, addresses, queues and interrupts\n"
     "  metrics                      all counters\n"
     "\n"
     "  --json                       the API's own answer instead of a table\n"
@@ -326,6 +329,14 @@ static int run_update(const ctl_target *target, const ctl_args *args) {
     return ctl_update_run(target, &u);
 }
 
+static int run_appliance(const ctl_target *target, const ctl_args *args) {
+    return ctl_appliance_run(target, args->word_count > 1 ? args->words[1] : NULL, args->json);
+}
+
+static int run_net(const ctl_target *target, const ctl_args *args) {
+    return ctl_appliance_run(target, "net", args->json);
+}
+
 static const command commands[] = {
     {"status", 0, 0, 0, run_status},
     {"conns", 0, 0,
@@ -339,6 +350,8 @@ static const command commands[] = {
     {"publish", 1, 2, 0, run_publish},
     {"reload", 0, 0, 0, run_reload},
     {"config", 0, 0, 0, run_config},
+    {"appliance", 0, 1, 0, run_appliance},
+    {"net", 0, 0, 0, run_net},
     {"metrics", 0, 0, 0, run_metrics},
     {"update", 0, 1, BIT(OPT_ALLOW_DOWNGRADE) | BIT(OPT_NO_RESTART), run_update},
 };

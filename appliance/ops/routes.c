@@ -29,6 +29,7 @@ static const route routes[] = {
     {"/api/reload", HTTP_METHOD_POST, false, reload_handle},
     {"/api/publish", HTTP_METHOD_POST, false, publish_handle},
     {"/api/config", READ, false, config_handle},
+    {"/api/appliance/", READ | HTTP_METHOD_POST, false, appliance_handle},
 };
 
 // Returns what follows the route's path, NULL when the path is not the route's.

@@ -23,6 +23,7 @@ void log_handle(http_exchange *x, const char *rest);            // control.c
 void reload_handle(http_exchange *x, const char *rest);         // control.c
 void publish_handle(http_exchange *x, const char *rest);        // control.c
 void config_handle(http_exchange *x, const char *rest);         // control.c
+void appliance_handle(http_exchange *x, const char *rest);      // appliance.c: GET, POST
 
 // http_guard.c: why a request may not be served, NULL when it may. over_unix: it came through the unix
 // socket, whose permissions are the check. bind_host: host part of the admin address as configured.
