@@ -11,6 +11,7 @@
 #include "init/control.h"
 #include "init/data.h"
 #include "init/init_log.h"
+#include "init/loop.h"
 #include "init/pstore.h"
 #include "init/requests.h"
 #include "init/shutdown.h"
@@ -113,6 +114,20 @@ static void log_asked(init_request *r, yyjson_val *args) {
     init_request_answer_doc(r, doc);
 }
 
+// A moment after the answer, which passes through the gateway that is about to end.
+#define ANSWER_MS 300u
+static struct {
+    init_end end;
+    const char *why;
+} asked;
+
+static void end_fired(init_timer *t) {
+    (void)t;
+    init_shutdown(asked.end, asked.why);
+}
+
+static init_timer end_timer = {.name = "asked shutdown", .on_fire = end_fired};
+
 // What acts wants {"confirm": true}: a GET, which carries no arguments, can not switch the machine off.
 static void end_asked(init_request *r, yyjson_val *args, init_end end, const char *why) {
     if (!yyjson_get_bool(yyjson_obj_get(args, "confirm"))) {
@@ -121,7 +136,9 @@ static void end_asked(init_request *r, yyjson_val *args, init_end end, const cha
     }
     static const char answer[] = "{\"shutting_down\":true}";
     init_request_answer(r, answer, sizeof(answer) - 1);
-    init_shutdown(end, why);
+    asked.end = end;
+    asked.why = why;
+    init_timer_set(&end_timer, ANSWER_MS);
 }
 
 static void restart_asked(init_request *r, yyjson_val *args) {
