@@ -127,7 +127,8 @@ int worker_init(worker *w, gateway *gw, u32 index, const worker_budget *budget, 
     if (!w->is_ops) {
         broker_config bc = {.owner = w, .memory_bytes = budget->broker_bytes};
         w->broker = broker_create(&bc);
-        if (w->broker == NULL) return -ENOMEM;
+        w->sessions = w->broker == NULL ? NULL : mqtt_sessions_create(w);
+        if (w->sessions == NULL) return -ENOMEM;
     }
     *step = "reserve descriptor";
     w->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -148,6 +149,7 @@ void worker_fini(worker *w) {
             if (m->kind == WM_CONN_MOVE) conn_parcel_drop(w, m->ptr, CLOSE_DRAIN);
         }
     }
+    mqtt_sessions_destroy(w->sessions);
     if (w->broker != NULL) broker_destroy(w->broker);
     if (w->wheel != NULL) timer_wheel_destroy(w->wheel);
     io_destroy(w->engine);

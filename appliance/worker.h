@@ -16,6 +16,7 @@
 #include "base/slab.h"
 #include "base/spsc.h"
 #include "base/timer.h"
+#include "broker/sessions.h"
 #include "conf/config.h"
 #include "io/io.h"
 #include "net/conn.h"
@@ -55,6 +56,16 @@ typedef struct worker_metrics {
     counter moved_out, moved_in;
     counter published, delivered;
     counter delivery_dropped;      // output budget of a subscriber exceeded
+    counter mqtt_online, mqtt_sessions;      // clients connected; sessions, those of absent clients included
+    counter mqtt_sessions_made, mqtt_sessions_expired, mqtt_sessions_taken_over, mqtt_sessions_refused;
+    counter mqtt_packets_in[16], mqtt_packets_out[16]; // by packet type
+    counter mqtt_publish_in[3], mqtt_publish_out[3];   // by QoS
+    counter mqtt_publish_bytes_in, mqtt_publish_bytes_out; // payload
+    counter mqtt_queued, mqtt_queued_bytes;  // messages waiting in queues of clients
+    counter mqtt_in_flight;
+    counter mqtt_drops[MQTT_DROP_REASONS];
+    counter mqtt_wills;
+    counter events_dropped;
     counter posts, post_overflows; // messages to other workers; those that found the ring full
     counter wakes_sent;
     counter recv_pauses;           // back-pressure events
@@ -97,6 +108,7 @@ struct worker {
     listener *listeners[LIMIT_LISTENERS_MAX];
     u32 listener_count;
     broker *broker;
+    mqtt_sessions *sessions;       // device workers
     worker_metrics metrics;
     spsc *inbox;                   // array indexed by sender; the last ring is the control thread's
     u32 inbox_count;

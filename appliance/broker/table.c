@@ -136,3 +136,8 @@ table_link *table_first(const table *t, u64 hash) {
     while (link != NULL && link->hash != hash) link = link->next;
     return link;
 }
+
+table_link *table_bucket(const table *t, u64 bucket) {
+    ASSERT(bucket < t->buckets);
+    return *bucket_at(t, bucket);
+}

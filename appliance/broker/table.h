@@ -37,5 +37,8 @@ void table_remove(table *t, table_link *link);
 // Entries with exactly this hash, in no particular order; NULL after the last.
 table_link *table_first(const table *t, u64 hash);
 table_link *table_next(const table_link *link);
+// The chain of a bucket below t->buckets, linked by next: to walk the whole table in parts. What is inserted
+// or removed between the parts may move: an entry may then be seen twice or not at all.
+table_link *table_bucket(const table *t, u64 bucket);
 
 #endif

@@ -46,6 +46,7 @@ static const char *where(check *k, const char *key) {
 
 // The largest thing sent to a client at once in this mode, header included.
 static u32 largest_reply_bytes(const listener_config *l) {
+    if (l->protocol == PROTOCOL_MQTT) return l->max_packet;
     return l->mode == FRAME_ACK ? FRAME_ACK_BYTES : l->max_frame + FRAME_HEADER_BYTES;
 }
 
@@ -66,12 +67,18 @@ static void check_output_budget(check *k) {
     if (l->out_bytes_high != 0 && (u64)l->out_bytes_high + reply <= l->out_bytes_max) return;
     units_print_bytes(l->out_bytes_max, max);
     units_print_bytes(l->out_bytes_high, high);
-    units_print_bytes(l->max_frame, frame);
+    bool mqtt = l->protocol == PROTOCOL_MQTT;
+    units_print_bytes(mqtt ? l->max_packet : l->max_frame, frame);
     if (high_auto) {
         conf_errors_add(k->errors, line_of(k, "out_max"), where(k, "out_max"),
-                        "%s has no room for a frame of max_frame (%s) and its header; allowed: "
-                        "auto, or more than %u",
-                        max, frame, reply);
+                        "%s has no room for a %s (%s)%s; allowed: auto, or more than %u", max,
+                        mqtt ? "packet of max_packet" : "frame of max_frame", frame,
+                        mqtt ? "" : " and its header", reply);
+    } else if (mqtt) {
+        conf_errors_add(k->errors, line_of(k, "out_high"), where(k, "out_high"),
+                        "%s leaves no room for a packet of max_packet (%s) below out_max (%s); "
+                        "lower out_high or raise out_max",
+                        high, frame, max);
     } else if (l->mode == FRAME_ACK) {
         conf_errors_add(k->errors, line_of(k, "out_high"), where(k, "out_high"),
                         "%s leaves no room for an acknowledgement (%u bytes) below out_max (%s)",
@@ -90,7 +97,7 @@ static void check_output_budget(check *k) {
 static void check_identity(check *k) {
     listener_config *l = current(k);
     bool has_token = l->token[0] != '\0';
-    if (l->mode != FRAME_PUBLISH) {
+    if (l->mode != FRAME_PUBLISH && l->protocol != PROTOCOL_MQTT) {
         l->anonymous = !is_given(k, "anonymous") || l->anonymous;
         return;
     }
@@ -115,10 +122,17 @@ static void check_identity(check *k) {
 // happen.
 static void check_mode_settings(check *k) {
     const listener_config *l = current(k);
-    if (l->mode == FRAME_PUBLISH) return;
+    bool mqtt = l->protocol == PROTOCOL_MQTT;
+    u32 foreign = mqtt ? SETTING_FRAME_ONLY : SETTING_MQTT_ONLY;
     for (u32 i = 0; i < schema_setting_count; i++) {
         const setting *s = &schema_settings[i];
         u32 line = s->section == SECTION_LISTENER ? k->lines->listener[k->index][i] : 0;
+        if (line != 0 && (s->flags & foreign) != 0) {
+            conf_errors_add(k->errors, line, where(k, s->key), "is of no use with protocol = %s",
+                            mqtt ? "mqtt" : "frame");
+            continue;
+        }
+        if (mqtt || l->mode == FRAME_PUBLISH) continue;
         if (line == 0 || (s->flags & SETTING_PUBLISH_ONLY) == 0) continue;
         bool harmless = strcmp(s->key, "anonymous") == 0 && l->anonymous;
         if (harmless) continue;
@@ -132,11 +146,15 @@ static void check_mode_settings(check *k) {
 static void check_memory(check *k) {
     const listener_config *l = current(k);
     u64 worker_share = k->c->memory_max / MAX(k->c->workers, 1u);
-    if (k->c->memory_max == 0 || l->max_frame <= worker_share) return;
+    bool mqtt = l->protocol == PROTOCOL_MQTT;
+    u32 largest = mqtt ? l->max_packet : l->max_frame;
+    const char *key = mqtt ? "max_packet" : "max_frame";
+    if (k->c->memory_max == 0 || largest <= worker_share) return;
     char frame[UNITS_TEXT_BYTES], share[UNITS_TEXT_BYTES];
-    conf_errors_add(k->errors, line_of(k, "max_frame"), where(k, "max_frame"),
-                    "a frame of %s does not fit a worker's share of memory_max (%s)",
-                    units_print_bytes(l->max_frame, frame), units_print_bytes(worker_share, share));
+    conf_errors_add(k->errors, line_of(k, key), where(k, key),
+                    "a %s of %s does not fit a worker's share of memory_max (%s)",
+                    mqtt ? "packet" : "frame", units_print_bytes(largest, frame),
+                    units_print_bytes(worker_share, share));
 }
 
 // Against the listeners before this one; the first of each kind is enough to say.

@@ -80,6 +80,23 @@ static void unknown_section(parse *p, const conf_node *n) {
         near != NULL ? near : "", near != NULL ? "'?" : "");
 }
 
+static void apply_list(parse *p, const setting *s, void *base, const conf_node *list,
+                       const char *place) {
+    char problem[SETTING_TEXT_BYTES], allowed[SETTING_TEXT_BYTES];
+    const conf_node *end = p->source.nodes + p->source.count;
+    for (const conf_node *n = list + 1; n < end && n->depth > list->depth; n++) {
+        bool is_text = n->kind == NODE_VALUE && n->depth == list->depth + 1;
+        if (!is_text) snprintf(problem, sizeof(problem), "an element is not a quoted text");
+        if (is_text &&
+            setting_append(s, base, n->text, n->text_len, problem, sizeof(problem)) == 0) {
+            continue;
+        }
+        conf_errors_add(&p->errors, list->line, place, "%s; allowed: %s", problem,
+                        setting_describe(s, allowed));
+        return;
+    }
+}
+
 static void apply_key(parse *p, section_kind section, void *base, u32 *lines, const conf_node *n,
                       const char *where) {
     char problem[SETTING_TEXT_BYTES], allowed[SETTING_TEXT_BYTES], place[LIMIT_NAME_BYTES + 64];
@@ -97,7 +114,9 @@ static void apply_key(parse *p, section_kind section, void *base, u32 *lines, co
         return;
     }
     *line = n->line;
-    if (n->kind != NODE_VALUE) {
+    if (s->type == SETTING_FILTERS && n->kind == NODE_LIST) {
+        apply_list(p, s, base, n, place);
+    } else if (n->kind != NODE_VALUE) {
         const char *hint = s->type == SETTING_BIND && n->kind == NODE_LIST
                                ? " (an IPv6 address needs quotes)"
                                : "";
@@ -322,6 +341,7 @@ int config_load(const char *path, config *out, config_error *error) {
 
 void config_defaults(config *out) {
     static const char text[] = "data_dir = \"./sluice-data\";"
+                               "listener mqtt { protocol = mqtt; bind = \"127.0.0.1:1883\"; }"
                                "listener frame { protocol = frame; bind = \"127.0.0.1:7000\"; }";
     config_error error;
     int rc = config_parse("(defaults)", text, sizeof(text) - 1, out, &error);

@@ -14,7 +14,7 @@
 #include "io/io.h"
 #include "limits.h"
 
-typedef enum listener_protocol { PROTOCOL_FRAME, PROTOCOL_HTTP } listener_protocol;
+typedef enum listener_protocol { PROTOCOL_FRAME, PROTOCOL_HTTP, PROTOCOL_MQTT } listener_protocol;
 typedef enum frame_mode { FRAME_ECHO, FRAME_ACK, FRAME_PUBLISH } frame_mode;
 typedef enum steer_mode { STEER_HASH, STEER_CPU } steer_mode;
 // Which member of a shared subscription gets a message.
@@ -23,8 +23,11 @@ typedef enum shared_strategy {
     SHARED_STICKY,
     SHARED_LEAST_IN_FLIGHT,
 } shared_strategy;
+// What gives way when a client's queue is full.
+typedef enum queue_policy { QUEUE_NEWEST, QUEUE_OLDEST, QUEUE_DISCONNECT } queue_policy;
 // Who says that a system on trial is good.
 typedef enum update_confirm { UPDATE_CONFIRM_AUTO, UPDATE_CONFIRM_OPERATOR } update_confirm;
+#define CONFIG_FILTERS_BYTES 1024u // a list of topic filters, each ended by a newline
 
 typedef struct bind_address {
     struct sockaddr_storage addr; // AF_INET, AF_INET6 or AF_UNIX ("unix:/path")
@@ -57,6 +60,24 @@ typedef struct listener_config {
     char down_topic[256];     // default "devices/%i/down"; a filter, wildcards allowed
     char token[256];          // "" = none asked for; else hello's token must equal it
     bool anonymous;           // default: true on local binds without token; in publish: no token
+    // protocol = mqtt
+    u32 max_packet;           // bytes of a whole packet, default 1m
+    u32 receive_max;          // QoS 2 messages a client may have open, default 64
+    u32 inflight_max;         // QoS 1 and 2 messages on their way to a client, default 256
+    u32 topic_alias_max;      // aliases in each direction, default 32; 0 = none
+    u32 server_keepalive_s;   // put in place of what clients ask for; 0 = off
+    u32 max_keepalive_s;      // 0 = no limit
+    u32 session_expiry_max_s; // default 7d; 0 = no limit
+    u32 max_qos;              // default 2
+    bool retain_available, wildcard_available, shared_available, subscription_ids_available;
+    bool check_payload_format;
+    u32 max_subscriptions;    // of one client, default 10000
+    u32 max_queued_bytes;     // of one client, default 1m
+    u32 max_queued_messages;  // of one client, default 1000
+    queue_policy queue_policy; // default newest
+    char response_info[256];  // 5.0 response information; %i = client id; "" = none
+    char deny_subscribe[CONFIG_FILTERS_BYTES]; // topic filters, each ended by a newline
+    char deny_publish[CONFIG_FILTERS_BYTES];
 } listener_config;
 
 typedef enum network_dhcp6 { NETWORK_DHCP6_AUTO, NETWORK_DHCP6_ON, NETWORK_DHCP6_OFF } network_dhcp6;
@@ -92,6 +113,9 @@ typedef struct config {
     shared_strategy shared_strategy; // default round_robin
     u32 retained_messages_max; // whole process; 0 = no limit; default 1000000
     u64 retained_bytes_max;    // whole process; 0 = no limit; default 256m
+    u32 max_sessions;         // MQTT sessions of the process; 0 = what memory allows
+    u32 sys_interval_s;       // $SYS topics; default 10s; 0 = off
+    bool events;              // $events topics; default off
     char data_dir[256];
     char ctl_socket[108];     // unix socket of sluice ctl; default data_dir/ctl.sock
     bool admin_enabled;
@@ -123,8 +147,8 @@ typedef struct config_error {
     char text[4096];          // a line each, no final newline: "file:line: key: what; allowed: ..."
 } config_error;
 
-// Fills in the defaults used with no file: a frame listener on 127.0.0.1:7000 and admin on
-// loopback.
+// Fills in the defaults used with no file: an mqtt listener on 127.0.0.1:1883, a frame listener on
+// 127.0.0.1:7000 and admin on loopback.
 void config_defaults(config *out);
 // Reads and checks a file. Returns 0, or -EINVAL / -errno with error->text set (every mistake
 // found, up to the buffer). Never leaves *out half filled: on error its content is undefined and

@@ -54,7 +54,9 @@ ssize_t config_print(const config *c, char *out, size_t out_bytes) {
     for (u32 i = 0; i < c->listener_count; i++) {
         const listener_config *l = &c->listeners[i];
         put(&p, "listener %s {\n", l->name);
-        put_settings(&p, SECTION_LISTENER, l, l->mode == FRAME_PUBLISH ? 0 : SETTING_PUBLISH_ONLY);
+        u32 without = l->protocol == PROTOCOL_MQTT ? SETTING_FRAME_ONLY : SETTING_MQTT_ONLY;
+        if (l->protocol != PROTOCOL_MQTT && l->mode != FRAME_PUBLISH) without |= SETTING_PUBLISH_ONLY;
+        put_settings(&p, SECTION_LISTENER, l, without);
         put(&p, "}\n");
     }
     for (u32 i = 0; i < c->network_count; i++) {
@@ -84,8 +86,8 @@ static const char reference_head[] =
     "its line, what is wrong and what is allowed, and ends with status 2; nothing starts "
     "half-configured.\n"
     "`sluice check -c FILE --print` shows all settings in force. With no `-c`, the gateway starts "
-    "on its defaults: a\n"
-    "frame listener on `127.0.0.1:7000`, the admin listener on `127.0.0.1:9600`, and data in "
+    "on its defaults: an\n"
+    "mqtt listener on `127.0.0.1:1883`, a frame listener on `127.0.0.1:7000`, the admin listener on `127.0.0.1:9600`, and data in "
     "`./sluice-data`.\n\n"
     "## The file\n\n"
     "```\n"

@@ -22,7 +22,9 @@
     .section = SECTION_LISTENER, .offset = offsetof(listener_config, member), .since = "0.1"
 #define NETWORK(member) \
     .section = SECTION_NETWORK, .offset = offsetof(network_config, member), .since = "0.2"
-#define TEXT_OF(type_, member) .type = SETTING_TEXT, .capacity = sizeof(((type_ *)0)->member)
+#define TEXT_OF(type_, member) .type = SETTING_TEXT, CAPACITY_OF(type_, member)
+#define CAPACITY_OF(type_, member) .capacity = sizeof(((type_ *)0)->member)
+#define MQTT_ROW(member) LISTENER(member), .flags = SETTING_MQTT_ONLY
 
 static const setting_word engine_words[] = {
     {"uring", IO_URING}, {"epoll-et", IO_EPOLL_ET}, {"epoll-lt", IO_EPOLL_LT},
@@ -31,11 +33,21 @@ static const setting_word engine_words[] = {
 static const setting_word level_words[] = {
     {"error", LOG_ERROR}, {"warn", LOG_WARN}, {"info", LOG_INFO}, {"debug", LOG_DEBUG}, {NULL, 0},
 };
-static const setting_word protocol_words[] = {{"frame", PROTOCOL_FRAME}, {NULL, 0}};
+static const setting_word protocol_words[] = {
+    {"frame", PROTOCOL_FRAME},
+    {"mqtt", PROTOCOL_MQTT},
+    {NULL, 0},
+};
 static const setting_word mode_words[] = {
     {"echo", FRAME_ECHO},
     {"ack", FRAME_ACK},
     {"publish", FRAME_PUBLISH},
+    {NULL, 0},
+};
+static const setting_word policy_words[] = {
+    {"newest", QUEUE_NEWEST},
+    {"oldest", QUEUE_OLDEST},
+    {"disconnect", QUEUE_DISCONNECT},
     {NULL, 0},
 };
 static const setting_word shared_words[] = {
@@ -59,7 +71,7 @@ static const setting_word dhcp6_words[] = {
 _Static_assert(sizeof(listener_protocol) == sizeof(int) && sizeof(frame_mode) == sizeof(int),
                "enum size");
 _Static_assert(sizeof(steer_mode) == sizeof(int) && sizeof(log_level) == sizeof(int), "enum size");
-_Static_assert(sizeof(io_kind) == sizeof(int), "enum size");
+_Static_assert(sizeof(io_kind) == sizeof(int) && sizeof(queue_policy) == sizeof(int), "enum size");
 
 const section_info schema_sections[SECTIONS] = {
     [SECTION_TOP] = {"", false, "Top level",
@@ -119,6 +131,17 @@ const setting schema_settings[] = {
      .def = "10s",
      .text = "After SIGTERM nothing more is accepted, and what is queued for connected clients is "
              "still sent for at most this time. 0 closes at once."},
+    {TOP(max_sessions), .type = SETTING_COUNT, .key = "max_sessions", .max = 1u << 24,
+     .zero = "unlimited", .def = "unlimited",
+     .text = "MQTT sessions of the whole process, those of absent clients included; each worker has "
+             "its share. A client that would be one more is refused with quota exceeded. Without it "
+             "memory is the limit."},
+    {TOP(sys_interval_s), .type = SETTING_S32, .key = "sys_interval", .min = 1, .max = 86400,
+     .zero = "off", .def = "10s",
+     .text = "How often the `$SYS` topics are published (retained, QoS 0)."},
+    {TOP(events), .type = SETTING_BOOL, .key = "events", .def = "no",
+     .text = "Publishes `$events/connect`, `$events/disconnect`, `$events/subscribe` and "
+             "`$events/unsubscribe` as JSON. Each costs a publish: off unless somebody listens."},
     {TOP(shared_strategy), .type = SETTING_WORD, .key = "shared_strategy", .words = shared_words,
      .def = "round_robin",
      .text = "Which connected member of a shared subscription gets a message: each in turn "
@@ -191,17 +214,19 @@ const setting schema_settings[] = {
 
     {LISTENER(protocol), .type = SETTING_WORD, .key = "protocol", .words = protocol_words,
      .flags = SETTING_REQUIRED,
-     .text = "What is spoken: `frame` is a 4-byte big-endian length and then so many bytes."},
+     .text = "What is spoken: `frame` is a 4-byte big-endian length and then so many bytes; `mqtt` "
+             "is MQTT 3.1, 3.1.1 and 5.0, told apart by the client's CONNECT."},
     {LISTENER(bind), .type = SETTING_BIND, .key = "bind", .flags = SETTING_REQUIRED,
      .text = "The address to listen on: `0.0.0.0:7000`, `[::]:7000` (IPv6 and IPv4), or "
              "`unix:/path`. Port 0 takes a free port, which `sluice ctl status` shows. Host names "
              "are not looked up."},
     {LISTENER(mode), .type = SETTING_WORD, .key = "mode", .words = mode_words, .def = "ack",
+     .flags = SETTING_FRAME_ONLY,
      .text = "`echo` sends each frame back. `ack` answers each with its number on the connection. "
              "`publish` wants a hello with the device's id first and then publishes frames under "
              "`up_topic`."},
     {LISTENER(max_frame), .type = SETTING_BYTES32, .key = "max_frame", .min = 1,
-     .max = LIMIT_PACKET_BYTES_MAX, .def = "64k",
+     .max = LIMIT_PACKET_BYTES_MAX, .def = "64k", .flags = SETTING_FRAME_ONLY,
      .text = "The largest payload. A longer frame ends the connection with `frame_too_large` "
              "before its payload is read."},
     {LISTENER(rcvbuf), .type = SETTING_BYTES32, .key = "rcvbuf", .min = 2 * KIB, .max = 64 * MIB,
@@ -212,7 +237,7 @@ const setting schema_settings[] = {
      .zero = "auto", .def = "auto",
      .text = "The kernel's send buffer of a connection. `auto` lets the kernel size it."},
     {LISTENER(idle_timeout_ms), .type = SETTING_MS64, .key = "idle_timeout", .min = 100,
-     .max = 365 * MS_D, .zero = "never", .def = "60s",
+     .max = 365 * MS_D, .zero = "never", .def = "60s", .flags = SETTING_FRAME_ONLY,
      .text = "A connection that sends nothing, not even a heartbeat, for so long is closed "
              "(`idle_timeout`). Two to three times the devices' heartbeat."},
     {LISTENER(packet_timeout_ms), .type = SETTING_MS64, .key = "packet_timeout", .min = 100,
@@ -221,8 +246,8 @@ const setting schema_settings[] = {
              "(`packet_timeout`). Raise it for large frames on slow lines."},
     {LISTENER(hello_timeout_ms), .type = SETTING_MS64, .key = "hello_timeout", .min = 100,
      .max = 1 * MS_H, .def = "10s",
-     .text = "`publish`: a device must have sent its hello after this time, or it is closed "
-             "(`hello_timeout`)."},
+     .text = "`publish` and `mqtt`: a client must have sent its hello or CONNECT after this time, or "
+             "it is closed (`hello_timeout`)."},
     {LISTENER(send_timeout_ms), .type = SETTING_MS64, .key = "send_timeout", .min = 100,
      .max = 1 * MS_D, .zero = "never", .def = "60s",
      .text = "A client that has so much output waiting that nothing more is read from it (`out_high`), or "
@@ -262,28 +287,105 @@ const setting schema_settings[] = {
     {LISTENER(out_bytes_max), .type = SETTING_BYTES32, .key = "out_max", .min = 1 * KIB,
      .max = 1 * GIB, .zero = "auto", .def = "auto",
      .text = "Output that may wait for one connection. `auto` is 256k, and more where `max_frame` "
-             "needs it. In `echo` and `publish` a frame of `max_frame` bytes must fit above "
-             "`out_high`."},
+             "or `max_packet` needs it. In `echo` and `publish` a frame of `max_frame` bytes, and in "
+             "`mqtt` a packet of `max_packet` bytes, must fit above `out_high`."},
     {LISTENER(out_bytes_high), .type = SETTING_BYTES32, .key = "out_high", .min = 1, .max = 1 * GIB,
      .zero = "auto", .def = "auto",
      .text = "While more output than this waits, nothing is read from the connection. `auto` is "
              "64k, or less where `out_max` leaves less."},
     {LISTENER(up_topic), TEXT_OF(listener_config, up_topic), .key = "up_topic",
-     .flags = SETTING_PUBLISH_ONLY, .check = text_check_up_topic, .def = "devices/%i/up",
+     .flags = SETTING_PUBLISH_ONLY | SETTING_FRAME_ONLY, .check = text_check_up_topic, .def = "devices/%i/up",
      .text = "`publish`: the topic of a device's frames. `%i` is its id."},
     {LISTENER(down_topic), TEXT_OF(listener_config, down_topic), .key = "down_topic",
-     .flags = SETTING_PUBLISH_ONLY, .check = text_check_down_topic, .def = "devices/%i/down",
+     .flags = SETTING_PUBLISH_ONLY | SETTING_FRAME_ONLY, .check = text_check_down_topic, .def = "devices/%i/down",
      .text = "`publish`: the topic filter whose messages are sent to the device; `+` and `#` are "
              "allowed. `%i` is its id."},
     {LISTENER(token), TEXT_OF(listener_config, token), .key = "token",
      .flags = SETTING_PUBLISH_ONLY | SETTING_SECRET, .def = "",
      .text = "`publish`: the hello must carry this token; another ends the connection with "
-             "`auth_failed`. It is not shown by `sluice check --print`. Keep the file readable by "
+             "`auth_failed`. `mqtt`: the password of a CONNECT must be equal to it, with any user "
+             "name; another is refused. It is not shown by `sluice check --print`. Keep the file readable by "
              "the gateway's user only."},
     {LISTENER(anonymous), .type = SETTING_BOOL, .key = "anonymous", .flags = SETTING_PUBLISH_ONLY,
      .def_note = "`yes` on loopback and unix binds without `token`, else `no`",
-     .text = "`publish`: devices are let in without a token. A listener that others can reach must "
-             "have either `token` or `anonymous = yes`."},
+     .text = "`publish` and `mqtt`: clients are let in without a token. A listener that others can "
+             "reach must have either `token` or `anonymous = yes`."},
+    {MQTT_ROW(max_packet), .type = SETTING_BYTES32, .key = "max_packet", .min = 256,
+     .max = LIMIT_PACKET_BYTES_MAX, .def = "1m",
+     .text = "`mqtt`: the largest packet, header included. A longer one ends the connection before "
+             "its body is read. Clients of 5.0 are told."},
+    {MQTT_ROW(receive_max), .type = SETTING_COUNT, .key = "receive_max", .min = 1, .max = 65535,
+     .def = "64",
+     .text = "`mqtt`: QoS 2 messages that a client may have sent and not released. One that sends "
+             "more is disconnected (0x93). Clients of 5.0 are told."},
+    {MQTT_ROW(inflight_max), .type = SETTING_COUNT, .key = "inflight_max", .min = 1, .max = 32768,
+     .def = "256",
+     .text = "`mqtt`: QoS 1 and 2 messages that may be on their way to a client at once; what the "
+             "client itself allows (5.0: receive maximum) may be less. Others wait in its queue."},
+    {MQTT_ROW(topic_alias_max), .type = SETTING_COUNT, .key = "topic_alias_max", .max = 65535,
+     .zero = "none", .def = "32",
+     .text = "`mqtt`: topic aliases a client of 5.0 may use, and the most that are used towards it. "
+             "Each costs memory for a topic while the connection lasts."},
+    {MQTT_ROW(server_keepalive_s), .type = SETTING_S32, .key = "server_keepalive", .min = 1,
+     .max = 65535, .zero = "off", .def = "off",
+     .text = "`mqtt`: clients of 5.0 are told to use this keep alive instead of their own. 3.x has "
+             "no way to tell them: their own counts."},
+    {MQTT_ROW(max_keepalive_s), .type = SETTING_S32, .key = "max_keepalive", .min = 1,
+     .max = 65535, .zero = "unlimited", .def = "unlimited",
+     .text = "`mqtt`: clients of 5.0 that ask for a longer keep alive, or for none, are told to use "
+             "this one. Clients of 3.x keep theirs; TCP `keepalive` finds those that vanished."},
+    {MQTT_ROW(session_expiry_max_s), .type = SETTING_S32, .key = "session_expiry_max", .min = 1,
+     .max = 4294967294u, .zero = "unlimited", .def = "7d",
+     .text = "`mqtt`: the longest time that a session is kept for a client that is not connected. A "
+             "client of 5.0 that asks for more is told; a session of 3.x without clean session "
+             "lasts so long."},
+    {MQTT_ROW(max_qos), .type = SETTING_COUNT, .key = "max_qos", .max = 2, .def = "2",
+     .text = "`mqtt`: the highest QoS. Subscriptions are granted at most this; a PUBLISH above it is "
+             "refused."},
+    {MQTT_ROW(retain_available), .type = SETTING_BOOL, .key = "retain_available", .def = "yes",
+     .text = "`mqtt`: whether retained messages may be published."},
+    {MQTT_ROW(wildcard_available), .type = SETTING_BOOL, .key = "wildcard_available", .def = "yes",
+     .text = "`mqtt`: whether filters may have wildcards."},
+    {MQTT_ROW(shared_available), .type = SETTING_BOOL, .key = "shared_available", .def = "yes",
+     .text = "`mqtt`: whether there are shared subscriptions (`$share/NAME/FILTER`)."},
+    {MQTT_ROW(subscription_ids_available), .type = SETTING_BOOL,
+     .key = "subscription_ids_available", .def = "yes",
+     .text = "`mqtt`: whether subscriptions of 5.0 may have identifiers."},
+    {MQTT_ROW(check_payload_format), .type = SETTING_BOOL, .key = "check_payload_format",
+     .def = "no",
+     .text = "`mqtt`: a payload that is said to be UTF-8 (payload format indicator) and is not is "
+             "refused (0x99). Costs a pass over each such payload."},
+    {MQTT_ROW(max_subscriptions), .type = SETTING_COUNT, .key = "max_subscriptions", .min = 1,
+     .max = 1u << 20, .def = "10000",
+     .text = "`mqtt`: subscriptions of one client. Beyond it a filter is answered with quota "
+             "exceeded (0x97)."},
+    {MQTT_ROW(max_queued_bytes), .type = SETTING_BYTES32, .key = "max_queued_bytes", .min = 1 * KIB,
+     .max = 1 * GIB, .def = "1m",
+     .text = "`mqtt`: bytes of messages that wait for one client: QoS 1 and 2 while it is away or "
+             "its window is full, QoS 0 while it reads slowly."},
+    {MQTT_ROW(max_queued_messages), .type = SETTING_COUNT, .key = "max_queued_messages", .min = 1,
+     .max = 1u << 24, .def = "1000",
+     .text = "`mqtt`: the same as a number of messages."},
+    {MQTT_ROW(queue_policy), .type = SETTING_WORD, .key = "queue_policy", .words = policy_words,
+     .def = "newest",
+     .text = "`mqtt`: what gives way when that queue is full: the `newest` message, the `oldest` "
+             "ones, or the client: `disconnect` (of a client that is away the newest message). "
+             "Counted by reason in either case."},
+    {MQTT_ROW(response_info), TEXT_OF(listener_config, response_info), .key = "response_info",
+     .def = "",
+     .text = "`mqtt`: what clients of 5.0 get that ask for response information, by custom the start of "
+             "the topics they may have responses sent to: `responses/%i`. `%i` is the client id. Empty: "
+             "they get none."},
+    {MQTT_ROW(deny_subscribe), CAPACITY_OF(listener_config, deny_subscribe),
+     .type = SETTING_FILTERS,
+     .key = "deny_subscribe", .def = "",
+     .text = "`mqtt`: a list of topic filters, `[\"a/#\", \"b/+/c\"]`. A subscription that could "
+             "receive a topic under one of them is refused (0x87)."},
+    {MQTT_ROW(deny_publish), CAPACITY_OF(listener_config, deny_publish),
+     .type = SETTING_FILTERS,
+     .key = "deny_publish", .def = "",
+     .text = "`mqtt`: a list of topic filters. What is published on a topic under one of them is "
+             "refused (0x87) and goes nowhere; a will on one refuses the connection."},
 
     {NETWORK(match), TEXT_OF(network_config, match), .key = "match", .check = text_check_match,
      .def = "any",

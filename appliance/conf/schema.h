@@ -30,13 +30,16 @@ typedef enum setting_type {
     SETTING_ENGINE,  // auto or one of words; config.engine_auto and config.engine
     SETTING_TEXT,    // char[capacity]
     SETTING_BIND,    // bind_address
+    SETTING_FILTERS, // list of topic filters: char[capacity], each ended by a newline
 } setting_type;
 
 enum {
     SETTING_POWER_OF_TWO = 1u << 0,
     SETTING_REQUIRED = 1u << 1,     // has no default
     SETTING_SECRET = 1u << 2,       // never printed
-    SETTING_PUBLISH_ONLY = 1u << 3, // of no use on a listener of another mode
+    SETTING_PUBLISH_ONLY = 1u << 3, // of no use on a frame listener of another mode
+    SETTING_FRAME_ONLY = 1u << 4,   // of no use on a listener of another protocol
+    SETTING_MQTT_ONLY = 1u << 5,
 };
 
 typedef struct setting_word {

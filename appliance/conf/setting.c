@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "broker/topic.h"
 #include "conf/units.h"
 
 #define VALUE_BYTES_MAX 512 // longer than any text a setting may have
@@ -182,6 +183,24 @@ static int copy_value(char *out, const char *text, size_t len, char *problem,
     return 0;
 }
 
+int setting_append(const setting *s, void *base, const char *text, size_t len, char *problem,
+                   size_t problem_bytes) {
+    char value[VALUE_BYTES_MAX], *field = (char *)base + s->offset;
+    ASSERT(s->type == SETTING_FILTERS);
+    if (copy_value(value, text, len, problem, problem_bytes) != 0) return -EINVAL;
+    if (!topic_filter_is_valid(value, len)) {
+        return refuse(problem, problem_bytes, "'%.*s' is not a topic filter", SHOWN_BYTES, value);
+    }
+    size_t used = strlen(field);
+    if (used + len + 2 > s->capacity) {
+        return refuse(problem, problem_bytes, "the list is longer than %zu bytes", s->capacity - 1);
+    }
+    memcpy(field + used, value, len);
+    field[used + len] = '\n';
+    field[used + len + 1] = '\0';
+    return 0;
+}
+
 int setting_apply(const setting *s, void *base, const char *text, size_t len, char *problem,
                   size_t problem_bytes) {
     char value[VALUE_BYTES_MAX];
@@ -195,6 +214,9 @@ int setting_apply(const setting *s, void *base, const char *text, size_t len, ch
     case SETTING_ENGINE: return apply_word(s, base, value, problem, problem_bytes);
     case SETTING_TEXT: return apply_text(s, (char *)field, value, problem, problem_bytes);
     case SETTING_BIND: return apply_bind(field, value, problem, problem_bytes);
+    case SETTING_FILTERS:
+        memset(field, 0, s->capacity);
+        return len == 0 ? 0 : setting_append(s, base, text, len, problem, problem_bytes);
     default: return apply_number(s, field, value, problem, problem_bytes);
     }
 }
@@ -210,6 +232,29 @@ static const char *print_quoted(const char *text, char out[SETTING_TEXT_BYTES]) 
     out[at] = '\0';
     return out;
 }
+
+// ["a/#", "b"]; what does not fit the sentence is cut, which its length makes impossible.
+static const char *print_filters(const char *text, char out[SETTING_TEXT_BYTES]) {
+    size_t at = 0;
+    out[at++] = '[';
+    for (const char *p = text; *p != '\0' && at + 8 < SETTING_TEXT_BYTES; p++) {
+        if (p == text || p[-1] == '\n') out[at++] = '"';
+        if (*p == '"' || *p == '\\') out[at++] = '\\';
+        if (*p != '\n') {
+            out[at++] = *p;
+            continue;
+        }
+        out[at++] = '"';
+        if (p[1] != '\0') {
+            out[at++] = ',';
+            out[at++] = ' ';
+        }
+    }
+    out[at++] = ']';
+    out[at] = '\0';
+    return out;
+}
+_Static_assert(2 * CONFIG_FILTERS_BYTES + 16 < SETTING_TEXT_BYTES, "a list can be printed");
 
 static u64 read_number(const setting *s, const u8 *field) {
     u64 wide;
@@ -241,6 +286,7 @@ const char *setting_print(const setting *s, const void *base, char out[SETTING_T
     case SETTING_WORD:
     case SETTING_ENGINE: return print_word(s, base);
     case SETTING_TEXT: return print_quoted((const char *)field, out);
+    case SETTING_FILTERS: return print_filters((const char *)field, out);
     case SETTING_BIND: return print_quoted(((const bind_address *)(const void *)field)->text, out);
     default: break;
     }
@@ -273,6 +319,7 @@ const char *setting_describe(const setting *s, char out[SETTING_TEXT_BYTES]) {
     case SETTING_TEXT:
         snprintf(out, SETTING_TEXT_BYTES, "a text of at most %zu bytes", s->capacity - 1);
         return out;
+    case SETTING_FILTERS: return "a list of topic filters, [\"a/#\", \"b/+/c\"]";
     default: break;
     }
     snprintf(out, SETTING_TEXT_BYTES, "%s%s%s%s, %s to %s", zero, comma, kind_of_number(s->type),

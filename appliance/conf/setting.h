@@ -7,11 +7,14 @@
 
 #include "conf/schema.h"
 
-#define SETTING_TEXT_BYTES 640 // room for every printed value and every sentence
+#define SETTING_TEXT_BYTES 2560 // room for every printed value and every sentence
 
 // Sets the field. Returns 0, or -EINVAL with what is wrong in problem; the field is then unchanged.
 int setting_apply(const setting *s, void *base, const char *text, size_t len, char *problem,
                   size_t problem_bytes);
+// Adds one element to a SETTING_FILTERS field, as setting_apply.
+int setting_append(const setting *s, void *base, const char *text, size_t len, char *problem,
+                   size_t problem_bytes);
 // The value in the syntax of the file, quotes included where needed. Returns out.
 const char *setting_print(const setting *s, const void *base, char out[SETTING_TEXT_BYTES]);
 // "a size such as 64k, 2k to 64m; or auto". Returns out.

@@ -92,7 +92,7 @@ static int flatten_one(conf_source *s, const ucl_object_t *o, u32 depth, u32 lin
         .depth = depth, .line = line_of(s, key, line), .key = key, .key_len = (u32)key_len};
     switch (ucl_object_type(o)) {
     case UCL_OBJECT: n->kind = NODE_BLOCK; return flatten(s, o, depth + 1, n->line, errors);
-    case UCL_ARRAY: n->kind = NODE_LIST; return 0;
+    case UCL_ARRAY: n->kind = NODE_LIST; return flatten(s, o, depth + 1, n->line, errors);
     case UCL_STRING:
         n->kind = NODE_VALUE;
         n->text = ucl_object_tolstring(o, &text_len);
@@ -100,12 +100,17 @@ static int flatten_one(conf_source *s, const ucl_object_t *o, u32 depth, u32 lin
         return 0;
     default: n->kind = NODE_VALUE; break;
     }
+    if (key_len == 0) { // an element of a list that is not a quoted text
+        n->kind = NODE_LIST;
+        return 0;
+    }
     if (written_value(s, n)) return 0;
     conf_errors_add(errors, n->line, NULL, "%.*s: write the key without escapes",
                     (int)MIN(key_len, 64u), key);
     return -EINVAL;
 }
 
+// The elements of a list are entries without a name, one level below it.
 // A key that stands several times in a block is one entry of libucl's table with a chain of values.
 static int flatten(conf_source *s, const ucl_object_t *block, u32 depth, u32 line,
                    conf_errors *errors) {

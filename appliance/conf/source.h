@@ -10,7 +10,8 @@
 
 typedef enum conf_node_kind { NODE_VALUE, NODE_BLOCK, NODE_LIST } conf_node_kind;
 
-// A block stands before what it contains; depth 0 is the file itself. Entries of one name stand
+// A block or list stands before what it contains; depth 0 is the file itself. Elements of a list have
+// no name (key_len 0); one that is not a text is a NODE_LIST. Entries of one name stand
 // together, at the place of the first. Text is not terminated and is valid until conf_source_free.
 typedef struct conf_node {
     conf_node_kind kind;

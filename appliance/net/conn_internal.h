@@ -52,7 +52,7 @@ void outflow_outcome_wanted(const conn *c);      // the end of the send in fligh
 void outflow_free(conn *c);
 
 // outqueue.c
-bool outqueue_append(conn *c, const void *head, u32 head_len, const void *data, u32 len); // false: no memory
+bool outqueue_append(conn *c, const struct iovec *pieces, u32 count, u32 total); // false: no memory
 bool outqueue_append_shared(conn *c, const void *head, u32 head_len, const void *data, u32 len,
                             void (*release)(void *context), void *context);
 bool outqueue_push_front(conn *c, const u8 *data, u32 len);

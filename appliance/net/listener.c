@@ -14,9 +14,11 @@
 #include "net/conn_internal.h"
 #include "ops/http.h"
 #include "proto/frame.h"
+#include "proto/mqtt_conn.h"
 
 static const proto *proto_of(const listener_config *conf) {
     if (conf->protocol == PROTOCOL_HTTP) return &proto_http;
+    if (conf->protocol == PROTOCOL_MQTT) return &proto_mqtt;
     switch (conf->mode) {
     case FRAME_ECHO:
         return &proto_frame_echo;

@@ -48,12 +48,20 @@ static void after_queueing(conn *c, u32 bytes, u32 copied) {
     pause_if_full(c);
 }
 
-int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u32 len) {
+int conn_send_pieces(conn *c, const struct iovec *pieces, u32 count) {
     if (c->flags & CONN_CLOSING) return 0;
-    if ((u64)head_len + len > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
-    if (!outqueue_append(c, head, head_len, data, len)) return CLOSE_NO_MEMORY;
-    after_queueing(c, head_len + len, head_len + len);
+    u64 total = 0;
+    for (u32 i = 0; i < count; i++) total += pieces[i].iov_len;
+    if (total > conn_send_room(c)) return CLOSE_SLOW_CONSUMER;
+    if (!outqueue_append(c, pieces, count, (u32)total)) return CLOSE_NO_MEMORY;
+    after_queueing(c, (u32)total, (u32)total);
     return 0;
+}
+
+int conn_send_parts(conn *c, const void *head, u32 head_len, const void *data, u32 len) {
+    const struct iovec pieces[2] = {{(void *)(uintptr_t)head, head_len},
+                                    {(void *)(uintptr_t)data, len}};
+    return conn_send_pieces(c, pieces, ARRAY_LEN(pieces));
 }
 
 int conn_send_shared(conn *c, const void *head, u32 head_len, const void *data, u32 len,

@@ -92,10 +92,9 @@ static void append(conn *c, const u8 *data, u32 len) {
     }
 }
 
-bool outqueue_append(conn *c, const void *head, u32 head_len, const void *data, u32 len) {
-    if (!room_make(c, head_len + len)) return false;
-    append(c, head, head_len);
-    append(c, data, len);
+bool outqueue_append(conn *c, const struct iovec *pieces, u32 count, u32 total) {
+    if (!room_make(c, total)) return false;
+    for (u32 i = 0; i < count; i++) append(c, pieces[i].iov_base, (u32)pieces[i].iov_len);
     return true;
 }
 

@@ -27,6 +27,7 @@ static const char usage[] =
     "  conns [filters]              device connections: --listener NAME, --client ID, --peer ADDR[/BITS],\n"
     "                               --state NAME, --slow any|REASON, --sort KEY, --order asc|desc, --limit N,\n"
     "                               --offset N, --admin\n"
+    "  sessions [filters]           MQTT sessions: --client ID, --state online|away, --limit N, --offset N\n"
     "  conn ID                      one connection: state, queues, timers, last events\n"
     "  kick ID                      end a connection\n"
     "  trace [--follow]             what the engines do, like strace: --conn ID, --peer ADDR[/BITS], --worker N\n"
@@ -174,6 +175,10 @@ static int run_status(const ctl_target *target, const ctl_args *args) {
 
 static int run_conns(const ctl_target *target, const ctl_args *args) {
     return ask(target, args, "GET", "/api/conns", ctl_print_conns);
+}
+
+static int run_sessions(const ctl_target *target, const ctl_args *args) {
+    return ask(target, args, "GET", "/api/sessions", ctl_print_sessions);
 }
 
 static int ask_conn(const ctl_target *target, const ctl_args *args, const char *method,
@@ -343,6 +348,7 @@ static const command commands[] = {
      BIT(OPT_LISTENER) | BIT(OPT_CLIENT) | BIT(OPT_PEER) | BIT(OPT_STATE) | BIT(OPT_SLOW) | BIT(OPT_SORT) |
          BIT(OPT_ORDER) | BIT(OPT_LIMIT) | BIT(OPT_OFFSET) | BIT(OPT_ADMIN),
      run_conns},
+    {"sessions", 0, 0, BIT(OPT_CLIENT) | BIT(OPT_STATE) | BIT(OPT_LIMIT) | BIT(OPT_OFFSET), run_sessions},
     {"conn", 1, 1, 0, run_conn},
     {"kick", 1, 1, 0, run_kick},
     {"trace", 0, 0, BIT(OPT_CONN) | BIT(OPT_PEER) | BIT(OPT_WORKER) | BIT(OPT_FOLLOW), run_trace},

@@ -163,6 +163,35 @@ void ctl_print_conns(yyjson_val *root) {
     }
 }
 
+void ctl_print_sessions(yyjson_val *root) {
+    static const char *const heads[] = {"CLIENT",  "STATE",      ">W",      "VERSION", "CONN", ">EXPIRY",
+                                        ">FILTERS", ">IN FLIGHT", ">QUEUED", ">BYTES"};
+    ctl_table t;
+    yyjson_val *list = yyjson_obj_get(root, "sessions"), *s;
+    size_t i, max;
+    ctl_table_begin(&t, heads, ARRAY_LEN(heads));
+    yyjson_arr_foreach(list, i, max, s) {
+        yyjson_val *left = yyjson_obj_get(s, "expires_in_seconds");
+        ctl_table_cell(&t, "%s", str(s, "client"));
+        ctl_table_cell(&t, "%s", str(s, "state"));
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(s, "worker"));
+        ctl_table_cell(&t, "%s", str(s, "version"));
+        ctl_table_cell(&t, "%s", str(s, "conn"));
+        if (yyjson_is_num(left)) cell_duration(&t, yyjson_get_num(left));
+        else ctl_table_cell(&t, "-");
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(s, "subscriptions"));
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(s, "in_flight"));
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(s, "queued"));
+        cell_bytes(&t, num(s, "queued_bytes"));
+    }
+    ctl_table_end(&t, 0);
+    u64 total = num(root, "total"), shown = yyjson_arr_size(list), offset = num(root, "offset");
+    if (offset + shown < total) {
+        printf("%llu of %llu shown; --limit N and --offset N show others\n", (unsigned long long)shown,
+               (unsigned long long)total);
+    }
+}
+
 static void print_names(const char *name, yyjson_val *list) {
     char line[512] = "";
     yyjson_val *v;

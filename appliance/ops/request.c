@@ -36,6 +36,7 @@ static u32 views_max(ops_kind kind) {
     case OPS_CONN: return 1;
     case OPS_PING:
     case OPS_KICK:
+    case OPS_SESSIONS:
     case OPS_PUBLISH: break;
     }
     return 0;
@@ -50,7 +51,11 @@ ops_request *ops_request_new(ops_kind kind, http_exchange *waiter, ops_done done
     r->waiter = waiter;
     r->done = done;
     conn_filter_init(&r->filter);
-    return r;
+    if (kind != OPS_SESSIONS) return r;
+    r->sessions = malloc(LIMIT_OPS_SESSIONS_PER_MESSAGE * sizeof(*r->sessions));
+    if (r->sessions != NULL) return r;
+    free(r);
+    return NULL;
 }
 
 void ops_request_free(ops_request *r) {
@@ -58,6 +63,7 @@ void ops_request_free(ops_request *r) {
     ASSERT(r->prev == NULL);
     free(r->topic);
     free(r->payload);
+    free(r->sessions);
     free(r);
 }
 
@@ -109,7 +115,7 @@ static void reap(void) {
 
 int ops_request_send(worker *ops, ops_request *r) {
     ASSERT(ops->is_ops && state_of(r) == STATE_IDLE);
-    r->view_count = 0;
+    r->view_count = r->session_count = 0;
     r->more = false;
     r->found = false;
     if (r->target == ops->index) {
@@ -185,6 +191,10 @@ void ops_request_run(worker *w, ops_request *r) {
         // Told why if it can be told at once.
         if (c != NULL && c->out_bytes == 0) conn_end(c, CLOSE_KICKED);
         else if (c != NULL) conn_close(c, CLOSE_KICKED);
+        break;
+    case OPS_SESSIONS:
+        r->session_count = mqtt_sessions_view(w, &r->sessions_filter, &r->session_cursor, r->sessions,
+                                              LIMIT_OPS_SESSIONS_PER_MESSAGE, &r->more);
         break;
     case OPS_PUBLISH:
         r->result = broker_publish(w->broker,

@@ -18,6 +18,7 @@ void readyz_handle(http_exchange *x, const char *rest);         // health.c
 void status_handle(http_exchange *x, const char *rest);         // status.c
 void conns_handle(http_exchange *x, const char *rest);          // conns.c
 void conn_handle(http_exchange *x, const char *rest);           // conn_detail.c: GET, DELETE
+void sessions_handle(http_exchange *x, const char *rest);       // sessions.c
 void trace_handle(http_exchange *x, const char *rest);          // trace.c
 void log_handle(http_exchange *x, const char *rest);            // control.c
 void reload_handle(http_exchange *x, const char *rest);         // control.c

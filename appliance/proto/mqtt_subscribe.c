@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// mqtt_subscribe.c: SUBSCRIBE and UNSUBSCRIBE. A SUBACK is sent when every filter of its packet is in force
+// on all workers; until then the client's next packets wait, so that what it publishes behind its SUBSCRIBE
+// reaches it. Then the retained messages are read, one filter after the other, as the client takes them.
+//
+// One record stands for a SUBSCRIBE from its arrival until the last of its retained messages: it holds a
+// copy of the filters that are still needed and the one reader that is active for the session at a time.
+#include <errno.h>
+#include <string.h>
+
+#include "broker/deny.h"
+#include "broker/events.h"
+#include "proto/mqtt_session.h"
+#include "proto/mqtt_write.h"
+
+typedef struct subscribe_item {
+    mqtt_subscribing *of;
+    const char *filter;      // in texts, without the share; NULL = no retained messages wanted (any more)
+    u32 filter_len;
+    subscription_options options;
+    u8 code;                 // of the SUBACK
+} subscribe_item;
+
+struct mqtt_subscribing {
+    mqtt_session *session;
+    mqtt_subscribing *next;
+    retained_reader reader;  // of items[at]
+    u32 bytes;               // of this record
+    u32 count, at;
+    u32 pending;             // filters not in force yet
+    u16 packet_id;
+    bool answered;           // SUBACK sent, or nobody to send it to
+    bool orphan;             // its connection is gone
+    bool calling;            // inside mqtt_receive_subscribe
+    subscribe_item items[];  // then the texts
+};
+
+static void read_next(mqtt_subscribing *op);
+
+// --- records ---
+
+static void op_free(mqtt_subscribing *op) {
+    mqtt_session *s = op->session;
+    mqtt_subscribing **at = &s->subscribing;
+    retained_read_stop(mqtt_broker(s), &op->reader);
+    while (*at != op) at = &(*at)->next;
+    *at = op->next;
+    pool_free(mqtt_pool(s), op, op->bytes);
+}
+
+static void reader_done(retained_reader *r) {
+    mqtt_subscribing *op = CONTAINER_OF(r, mqtt_subscribing, reader);
+    op->at++;
+    read_next(op);
+}
+
+// Starts the next filter of the session's first record that has one; records without one are freed.
+static void read_next(mqtt_subscribing *op) {
+    mqtt_session *s = op->session;
+    for (;;) {
+        op = s->subscribing;
+        if (op == NULL || !op->answered) return;
+        while (op->at < op->count) {
+            const subscribe_item *item = &op->items[op->at];
+            if (item->filter != NULL &&
+                retained_read_start(mqtt_broker(s), &op->reader, item->filter, item->filter_len,
+                                    &s->subscriber, &item->options) == 0) {
+                return;
+            }
+            if (item->filter != NULL) mqtt_dropped(s, MQTT_DROP_NO_MEMORY);
+            op->at++;
+        }
+        op_free(op);
+    }
+}
+
+static u32 op_count(const mqtt_session *s) {
+    u32 count = 0;
+    for (const mqtt_subscribing *op = s->subscribing; op != NULL; op = op->next) count++;
+    return count;
+}
+
+static mqtt_subscribing *op_make(mqtt_session *s, const mqtt_subscribe *packet) {
+    u64 bytes = sizeof(mqtt_subscribing) + (u64)packet->filters.count * sizeof(subscribe_item) +
+                packet->filters.len;
+    if (bytes > UINT32_MAX) return NULL;
+    mqtt_subscribing *op = pool_alloc(mqtt_pool(s), bytes);
+    if (op == NULL) return NULL;
+    memset(op, 0, sizeof(*op) + packet->filters.count * sizeof(subscribe_item));
+    op->session = s;
+    op->reader.done = reader_done;
+    op->bytes = (u32)bytes;
+    op->count = packet->filters.count;
+    op->packet_id = packet->packet_id;
+    mqtt_subscribing **at = &s->subscribing; // at the end
+    while (*at != NULL) at = &(*at)->next;
+    *at = op;
+    return op;
+}
+
+bool mqtt_subscribe_waits(const mqtt_session *s) {
+    for (const mqtt_subscribing *op = s->subscribing; op != NULL; op = op->next) {
+        if (!op->answered) return true;
+    }
+    return false;
+}
+
+// --- SUBACK ---
+
+// 0, or what packet() returns.
+static int suback_send(mqtt_session *s, mqtt_type type, u16 packet_id, const u8 *codes, u32 count) {
+    mqtt_suback answer = {.packet_id = packet_id, .codes = {codes, count}};
+    int bytes = mqtt_write_suback(s->version, type, &answer, NULL, 0);
+    if (bytes < 0 || (u32)bytes > s->packet_bytes_max) {
+        return mqtt_conn_fail(s->conn, MQTT_REASON_PACKET_TOO_LARGE, CLOSE_PROTOCOL_ERROR,
+                              "the answer is larger than the client's maximum packet size");
+    }
+    u32 size;
+    u8 *out = worker_buf_alloc(s->owner, (u32)bytes, &size);
+    if (out == NULL) return CLOSE_NO_MEMORY;
+    bytes = mqtt_write_suback(s->version, type, &answer, out, size);
+    ASSERT(bytes > 0);
+    int result = conn_send(s->conn, out, (u32)bytes);
+    worker_buf_free(s->owner, out, size);
+    counter_add(&mqtt_metrics(s)->mqtt_packets_out[type], 1);
+    return result;
+}
+
+// Every filter is in force or refused. 0, or what packet() returns.
+static int op_answer(mqtt_subscribing *op) {
+    mqtt_session *s = op->session;
+    int result = 0;
+    op->answered = true;
+    if (mqtt_session_online(s) && !op->orphan) {
+        u32 size;
+        u8 *codes = worker_buf_alloc(s->owner, op->count, &size);
+        if (codes == NULL) return CLOSE_NO_MEMORY;
+        for (u32 i = 0; i < op->count; i++) {
+            u8 code = op->items[i].code;
+            codes[i] = s->version != MQTT_5 && code >= 0x80 ? MQTT_SUBACK_FAILURE : code;
+        }
+        result = suback_send(s, MQTT_SUBACK, op->packet_id, codes, op->count);
+        worker_buf_free(s->owner, codes, size);
+    }
+    if (result != 0 || s->subscribing == NULL) return result;
+    if (s->subscribing == op || !s->subscribing->reader.started) read_next(op);
+    return 0;
+}
+
+static void subscribed(void *context, int result) {
+    subscribe_item *item = context;
+    mqtt_subscribing *op = item->of;
+    mqtt_session *s = op->session;
+    if (result != 0) {
+        item->code = MQTT_REASON_QUOTA_EXCEEDED;
+        item->filter = NULL;
+    }
+    ASSERT(op->pending > 0);
+    if (--op->pending > 0 || op->calling) return;
+    conn *c = op->orphan ? NULL : s->conn;
+    int reason = op_answer(op); // s may be gone now
+    if (c == NULL) return;
+    if (reason == CLOSE_NO_MEMORY || reason == CLOSE_SLOW_CONSUMER) conn_close(c, (close_reason)reason);
+    else if (reason > 0) conn_close_after_flush(c, (close_reason)reason);
+    else if (c->flags & CONN_BLOCKED) conn_unblock(c);
+}
+
+// --- SUBSCRIBE ---
+
+// What the listener does not offer. 0, or the code of the SUBACK.
+static u8 refusal_of(const conn *c, const mqtt_filter *f, u32 id) {
+    const listener_config *conf = mqtt_conf(c);
+    const char *filter = (const char *)f->filter.data;
+    bool wildcard = memchr(filter, '+', f->filter.len) != NULL || memchr(filter, '#', f->filter.len) != NULL;
+    if (f->too_deep) return MQTT_REASON_TOPIC_FILTER_INVALID;
+    if (f->share.data != NULL && !conf->shared_available) return MQTT_REASON_SHARED_NOT_SUPPORTED;
+    if (wildcard && !conf->wildcard_available) return MQTT_REASON_WILDCARDS_NOT_SUPPORTED;
+    if (id != 0 && !conf->subscription_ids_available) return MQTT_REASON_SUBSCRIPTION_IDS_NOT_SUPPORTED;
+    if (conf->deny_subscribe[0] != 0 && deny_filter(conf->deny_subscribe, filter, f->filter.len)) {
+        return MQTT_REASON_NOT_AUTHORIZED;
+    }
+    return 0;
+}
+
+// Subscribes one filter. text: the room for its copy. Returns the bytes of it that were used.
+static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, u32 id, char *text) {
+    mqtt_session *s = mqtt_session_of(c);
+    const listener_config *conf = mqtt_conf(c);
+    item->code = refusal_of(c, f, id);
+    if (item->code == 0 && s->subscriber.subscription_count >= conf->max_subscriptions) {
+        item->code = MQTT_REASON_QUOTA_EXCEEDED;
+    }
+    if (item->code != 0) return 0;
+    item->options = (subscription_options){
+        .qos = (u8)MIN(f->qos, conf->max_qos),
+        .no_local = f->no_local,
+        .retain_as_published = f->retain_as_published,
+        .retain_handling = f->retain_handling,
+        .id = id,
+    };
+    bool existed = false;
+    int result = broker_subscribe(mqtt_broker(s), &s->subscriber, (const char *)f->share.data, f->share.len,
+                                  (const char *)f->filter.data, f->filter.len, &item->options, subscribed,
+                                  item, &existed);
+    if (result < 0) {
+        item->code = result == -EINVAL ? MQTT_REASON_TOPIC_FILTER_INVALID : MQTT_REASON_QUOTA_EXCEEDED;
+        return 0;
+    }
+    if (result == BROKER_PENDING) item->of->pending++;
+    item->code = item->options.qos;
+    events_subscribe(s->owner, s->id, s->client.id_len, (const char *)f->text.data, f->text.len, item->code);
+    // 5.0 section 3.3.1.3; none with a shared subscription (section 4.8.2).
+    bool read = f->share.data == NULL && (f->retain_handling == 0 || (f->retain_handling == 1 && !existed));
+    if (!read) return 0;
+    memcpy(text, f->filter.data, f->filter.len);
+    item->filter = text;
+    item->filter_len = f->filter.len;
+    return f->filter.len;
+}
+
+int mqtt_receive_subscribe(conn *c, const mqtt_subscribe *packet) {
+    mqtt_session *s = mqtt_session_of(c);
+    if (op_count(s) >= LIMIT_MQTT_SUBSCRIBES_OPEN) {
+        return mqtt_conn_fail(c, MQTT_REASON_QUOTA_EXCEEDED, CLOSE_QUOTA,
+                              "too many subscriptions wait for retained messages");
+    }
+    mqtt_subscribing *op = op_make(s, packet);
+    if (op == NULL) return CLOSE_NO_MEMORY;
+    u32 id = mqtt_property_number(&packet->props, MQTT_SUBSCRIPTION_ID, 0);
+    char *text = (char *)(op->items + op->count);
+    mqtt_filter f;
+    cursor at = mqtt_filters_begin(&packet->filters);
+    op->calling = true;
+    for (u32 i = 0; mqtt_filter_next(&packet->filters, &at, &f); i++) {
+        op->items[i].of = op;
+        text += item_subscribe(c, &op->items[i], &f, id, text);
+    }
+    op->calling = false;
+    return op->pending > 0 ? 0 : op_answer(op);
+}
+
+// --- UNSUBSCRIBE ---
+
+// Retained messages of a filter that is given up are not delivered any more.
+static void read_cancel(mqtt_session *s, mqtt_bytes filter) {
+    for (mqtt_subscribing *op = s->subscribing; op != NULL; op = op->next) {
+        for (u32 i = op->at; i < op->count; i++) {
+            subscribe_item *item = &op->items[i];
+            bool same = item->filter != NULL && item->filter_len == filter.len &&
+                        memcmp(item->filter, filter.data, filter.len) == 0;
+            if (!same) continue;
+            item->filter = NULL;
+            if (i != op->at || !op->reader.started) continue;
+            retained_read_stop(mqtt_broker(s), &op->reader);
+            op->at++;
+        }
+    }
+    if (s->subscribing != NULL && !s->subscribing->reader.started) read_next(s->subscribing);
+}
+
+int mqtt_receive_unsubscribe(conn *c, const mqtt_subscribe *packet) {
+    mqtt_session *s = mqtt_session_of(c);
+    u32 size;
+    u8 *codes = worker_buf_alloc(s->owner, packet->filters.count, &size);
+    if (codes == NULL) return CLOSE_NO_MEMORY;
+    mqtt_filter f;
+    cursor at = mqtt_filters_begin(&packet->filters);
+    for (u32 i = 0; mqtt_filter_next(&packet->filters, &at, &f); i++) {
+        bool existed = broker_unsubscribe(mqtt_broker(s), &s->subscriber, (const char *)f.share.data,
+                                          f.share.len, (const char *)f.filter.data, f.filter.len);
+        codes[i] = existed ? MQTT_REASON_SUCCESS : MQTT_REASON_NO_SUBSCRIPTION_EXISTED;
+        if (!existed) continue;
+        events_unsubscribe(s->owner, s->id, s->client.id_len, (const char *)f.text.data, f.text.len);
+        if (f.share.data == NULL) read_cancel(s, f.filter);
+    }
+    int result = suback_send(s, MQTT_UNSUBACK, packet->packet_id, codes, packet->filters.count);
+    worker_buf_free(s->owner, codes, size);
+    return result;
+}
+
+// --- connections come and go ---
+
+void mqtt_subscribe_more(mqtt_session *s) {
+    if (s->subscribing != NULL) retained_read_more(mqtt_broker(s), &s->subscribing->reader);
+}
+
+void mqtt_subscribe_detach(mqtt_session *s) {
+    for (mqtt_subscribing *op = s->subscribing; op != NULL; op = op->next) op->orphan = true;
+    if (s->subscribing != NULL) s->flags |= MQTT_RETAINED_WAITS;
+}
+
+void mqtt_subscribe_free(mqtt_session *s) {
+    while (s->subscribing != NULL) op_free(s->subscribing);
+}
