@@ -27,7 +27,7 @@
 #define CMDLINE_PREFIX "sluice.conf."
 
 config_state collected = {.metadata = "off"};
-static const char *run_path = CONFIG_RUN_PATH;
+static const char *run_path = CONFIG_RUN_PATH, *baked_path = CONFIG_BAKED_PATH;
 
 const char *config_use_name(config_use use) {
     static const char *const names[] = {"none", "sources", "last good", "reduced", "built in"};
@@ -53,8 +53,8 @@ static void set_problem(config_source which, const char *what) {
 
 static void read_baked(void) {
     source_state *s = &collected.sources[SOURCE_BAKED];
-    snprintf(s->name, sizeof(s->name), "default %s", CONFIG_BAKED_PATH);
-    int fd = open(CONFIG_BAKED_PATH, O_RDONLY | O_CLOEXEC);
+    snprintf(s->name, sizeof(s->name), "default %.50s", baked_path);
+    int fd = open(baked_path, O_RDONLY | O_CLOEXEC);
     char *text = fd >= 0 ? malloc(CONFIG_SOURCE_BYTES_MAX) : NULL;
     ssize_t n = text != NULL ? read(fd, text, CONFIG_SOURCE_BYTES_MAX) : -1;
     if (fd >= 0) close(fd);
@@ -339,11 +339,9 @@ void init_config_network_up(void) {
     metadata_start(collected.cloud, on_metadata, on_metadata_retry);
 }
 
-static void find_cloud(void) {
-    cloud_dmi dmi;
+static void find_cloud(cloud_kind kind) {
     source_state *s = &collected.sources[SOURCE_METADATA];
-    cloud_read_dmi(&dmi);
-    collected.cloud = cloud_detect(&dmi);
+    collected.cloud = kind;
     snprintf(s->name, sizeof(s->name), "%s metadata", cloud_name(collected.cloud));
     if (collected.cloud == CLOUD_NONE) return;
     if (collected.cloud == CLOUD_AZURE) {
@@ -358,19 +356,38 @@ static void find_cloud(void) {
 
 // --- what others tell ---
 
-int init_config_collect(void) {
-    if (mkdir("/run/sluice", 0755) != 0 && errno != EEXIST)
-        init_error("configuration: no /run/sluice: %s", errno_name(errno));
-    read_baked();
-    read_volumes();
+static int collect(cloud_kind cloud) {
     read_cmdline();
     config_report_register();
     collect_again();
-    find_cloud();
+    find_cloud(cloud);
     if (collected.use == CONFIG_USE_NONE) return -EIO;
     log_sources();
     init_config_ready(false);
     return 0;
+}
+
+int init_config_collect(void) {
+    cloud_dmi dmi;
+    if (mkdir("/run/sluice", 0755) != 0 && errno != EEXIST)
+        init_error("configuration: no /run/sluice: %s", errno_name(errno));
+    read_baked();
+    read_volumes();
+    cloud_read_dmi(&dmi);
+    return collect(cloud_detect(&dmi));
+}
+
+int init_config_collect_in(const char *baked, const char *run, const char *cloud) {
+    cloud_kind kind = CLOUD_NONE;
+    for (cloud_kind k = CLOUD_EC2; cloud != NULL && k <= CLOUD_AZURE; k++) {
+        if (strcmp(cloud, cloud_name(k)) == 0) kind = k;
+    }
+    run_path = run;
+    if (baked != NULL) {
+        baked_path = baked;
+        read_baked();
+    }
+    return collect(kind);
 }
 
 // A longer last good one could not be read before.

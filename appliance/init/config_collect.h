@@ -22,6 +22,9 @@
 // appear. Registers the request "config". Returns 0, or -errno when not even the built-in default could be
 // written.
 int init_config_collect(void);
+// The same for tests: no disk is read, baked (may be NULL) and run stand for the paths, cloud (may be NULL)
+// for what the firmware says.
+int init_config_collect_in(const char *baked, const char *run, const char *cloud);
 // The data partition is mounted (or will not be): a last good configuration that lives there can be used.
 void init_config_data_mounted(void);
 // The network is up: metadata may be asked for. Called by the network part.

@@ -24,6 +24,7 @@
 #include "init/init_log.h"
 #include "init/loop.h"
 #include "init/mounts.h"
+#include "init/net_only.h"
 #include "init/net_start.h"
 #include "init/pstore.h"
 #include "init/requests.h"
@@ -320,6 +321,7 @@ static bool is_machine(int argc, char **argv) {
 }
 
 int init_main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "--network-only") == 0) return net_only_main(argc, argv);
     sigset_t signals = signals_block();
     self.real = is_machine(argc, argv);
     if (!self.real) return container_run(argc, argv, &signals);

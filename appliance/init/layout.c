@@ -98,7 +98,7 @@ layout_role layout_irq_role(const char *name, u32 *queue) {
         layout_role role;
     } parts[] = {
         {"input.", LAYOUT_RX},   {"output.", LAYOUT_TX}, {"txrx", LAYOUT_BOTH},
-        {"tx-rx", LAYOUT_BOTH},  {"rxtx", LAYOUT_BOTH},  {"ntfy-block", LAYOUT_BOTH},
+        {"tx-rx", LAYOUT_BOTH},  {"rxtx", LAYOUT_BOTH},  {"ntfy-bl", LAYOUT_BOTH},
         {"rx-", LAYOUT_RX},      {"tx-", LAYOUT_TX},     {"-rx", LAYOUT_RX},
         {"-tx", LAYOUT_TX},      {"_rx", LAYOUT_RX},     {"comp", LAYOUT_BOTH},
         {"rxq", LAYOUT_RX},      {"txq", LAYOUT_TX},
