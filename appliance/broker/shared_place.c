@@ -165,6 +165,8 @@ static bool send_pick(broker *b, share_group *g, const publication *p, u32 to, u
     *parcel_picks(made) = (parcel_pick){
         .tried_mask = tried_mask | worker_bit(to), .home = g->id, .there = g->remote[to].id,
         .target = (u16)to, .offline = offline};
+    // One, to see whether there is room again.
+    if (g->probing) g->full_mask |= worker_bit(to);
     g->remote[to].outstanding++;
     counter_add(&b->in_transit, 1);
     parcel_send(b, made, WM_ROUTE);
@@ -283,7 +285,6 @@ void group_drain(broker *b, share_group *g) {
         }
         if (result == NOBODY) drop(b);
         waiting_free(b, entry);
-        if (result == SENT && g->probing) break; // one, to see whether there is room again
     }
     g->draining = false;
 }
@@ -309,6 +310,7 @@ void groups_retry(broker *b) {
         g->probing = g->full_mask != 0;
         g->full_mask = 0;
         group_drain(b, g);
+        g->probing = false;
         if (g->first != NULL) waiting_list(b, g);
         g = next;
     }
@@ -350,7 +352,8 @@ static void pick_outcome(broker *b, share_group *g, const parcel_pick *pick) {
     r->outstanding--;
     if (pick->state == PICK_TAKEN) {
         r->load = pick->load;
-        if (g->waiting > 0 && g->full_mask == 0) broker_retry_now(b);
+        g->full_mask &= ~worker_bit(pick->target);
+        if (g->waiting > 0) broker_retry_now(b);
     } else if (!pick->offline) {
         g->full_mask |= worker_bit(pick->target);
     }
