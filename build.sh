@@ -12,7 +12,7 @@ CACHE=${SLUICE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sluice}
 LOGS=$OUT/logs
 export LC_ALL=C REPO OUT CACHE LOGS
 
-for part in log host fetch debs cache variants deps npm gateway kernel loader image commands; do
+for part in log host fetch debs cache variants deps npm gateway kernel loader image sbom flash run commands; do
     # shellcheck disable=SC1090 # the list above
     . "$REPO/toolchain/lib/$part.sh"
 done
@@ -20,7 +20,7 @@ done
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-    gateway | kernel | dev | image | run | test | fuzz | bench | lint | clean | help) "command_$command" "$@" ;;
+    gateway | kernel | dev | image | update | sbom | flash | run | test | fuzz | bench | lint | clean | help) "command_$command" "$@" ;;
     update-deps) command_update_deps "$@" ;;
     -h | --help) command_help ;;
     *) die "unknown command '$command'" "./build.sh help lists them" ;;

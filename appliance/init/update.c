@@ -107,7 +107,8 @@ static int writer_run(update_helper *h) {
 // Takes what the socket holds of the part; acknowledges it when all is there.
 static void part_push(void) {
     while (self.part_sent < self.part_len) {
-        ssize_t n = send(self.pipe.fd, self.part + self.part_sent, self.part_len - self.part_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send(self.pipe.fd, self.part + self.part_sent, self.part_len - self.part_sent,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) {
             init_loop_watch_events(&self.pipe, EPOLLOUT);
@@ -219,8 +220,8 @@ static void request_begin(init_request *r, yyjson_val *args, const char *url) {
         return;
     }
     char json[96];
-    int len = snprintf(json, sizeof(json), "{\"id\":%llu,\"part_bytes\":%u,\"started\":true}", (unsigned long long)self.id,
-                       LIMIT_UPDATE_PART_BYTES);
+    int len = snprintf(json, sizeof(json), "{\"id\":%llu,\"part_bytes\":%u,\"started\":true}",
+                       (unsigned long long)self.id, LIMIT_UPDATE_PART_BYTES);
     init_request_answer(r, json, (size_t)len);
 }
 
@@ -369,7 +370,8 @@ void init_update_start(void) {
     self.last[MAX(0, MIN(len, (int)sizeof(self.last) - 1))] = '\0';
     self.state = !self.boot.can_fall_back ? UPDATE_OFF : self.boot.trial ? UPDATE_TRIAL : UPDATE_IDLE;
     if (self.boot.fallback) {
-        init_warn("update: slot %c could not be loaded, slot %c was started", update_slot_other(self.boot.slot), self.boot.slot);
+        init_warn("update: slot %c could not be loaded, slot %c was started", update_slot_other(self.boot.slot),
+                  self.boot.slot);
     }
     if (self.state == UPDATE_TRIAL) update_trial_start();
     else if (self.state == UPDATE_IDLE) look_start();

@@ -46,7 +46,7 @@ static int complain(update_source *s, int err, const char *format, ...) {
 }
 
 const char *update_fetch_check(const char *url) {
-    if (strncmp(url, "https://", 8) == 0) return "https is not supported yet; http is, the signature protects the content";
+    if (strncmp(url, "https://", 8) == 0) return "https is not supported yet; http is, and the signature protects";
     if (strncmp(url, SCHEME, strlen(SCHEME)) != 0) return "a URL that begins with http:// is expected";
     if (strlen(url) >= URL_BYTES) return "the URL is too long";
     for (const char *p = url; *p != '\0'; p++) {
@@ -195,7 +195,8 @@ static int pull(update_fetch *f) {
     if (!f->head_done && (f->head_bytes += (size_t)n) > HEAD_BYTES_MAX) {
         return complain(f->source, -EPROTO, "%s: the answer's head is too long", f->host);
     }
-    llhttp_errno_t e = n == 0 ? llhttp_finish(&f->parser) : llhttp_execute(&f->parser, (const char *)f->input, (size_t)n);
+    llhttp_errno_t e = n == 0 ? llhttp_finish(&f->parser)
+                              : llhttp_execute(&f->parser, (const char *)f->input, (size_t)n);
     if (n == 0) f->ended = true;
     if (e != HPE_OK && e != HPE_PAUSED) {
         return complain(f->source, -EPROTO, "%s: the answer is no HTTP, or was cut off", f->host);
@@ -254,7 +255,9 @@ static int open_url(update_fetch *f, const char *first) {
         u32 status = f->parser.status_code;
         if (status == 200) return 0;
         bool redirect = status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
-        if (!redirect || f->location_len == 0) return complain(f->source, -ENOENT, "%s: the server answers %u", f->host, status);
+        if (!redirect || f->location_len == 0) {
+            return complain(f->source, -ENOENT, "%s: the server answers %u", f->host, status);
+        }
         if (redirects == LIMIT_UPDATE_REDIRECTS) return complain(f->source, -ELOOP, "%s: too many redirects", f->host);
         snprintf(url, sizeof(url), "%.*s", (int)f->location_len, f->location);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_helper.c: see update_helper.h. The pipe's end alone does not say that the helper is done, nor does its exit that
-// the pipe is empty: at exit what is left in the pipe is read first, then the owner is told.
+// update_helper.c: see update_helper.h. The pipe's end alone does not say that the helper is done, nor does
+// its exit that the pipe is empty: at exit what is left in the pipe is read first, then the owner is told.
 #include "init/update_helper.h"
 
 #include <errno.h>

@@ -75,7 +75,8 @@ static int check_run(update_helper *h) {
 }
 
 static void start_check(void) {
-    trial.check = (update_helper){.name = "update check", .run = check_run, .on_line = keep_complaint, .on_end = check_end};
+    trial.check = (update_helper){
+        .name = "update check", .run = check_run, .on_line = keep_complaint, .on_end = check_end};
     int err = update_helper_start(&trial.check);
     if (err == 0) return;
     init_error("update: the check could not be started: %s", errno_name(err));
@@ -113,7 +114,8 @@ static int bless_run(update_helper *h) {
 }
 
 void update_trial_bless(void) {
-    trial.bless = (update_helper){.name = "update confirm", .run = bless_run, .on_line = keep_complaint, .on_end = bless_end};
+    trial.bless = (update_helper){
+        .name = "update confirm", .run = bless_run, .on_line = keep_complaint, .on_end = bless_end};
     int err = update_helper_start(&trial.bless);
     if (err == 0) return;
     init_error("update: the confirmation could not be started: %s", errno_name(err));

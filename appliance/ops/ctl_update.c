@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ctl_update.c: see ctl_update.h. The appliance judges the update; here only the file's first bytes are looked at, so that
-// a wrong file is told before it is sent.
+// ctl_update.c: see ctl_update.h. The appliance judges the update; here only the file's first bytes are looked
+// at, so that a wrong file is told before it is sent.
 #include "ops/ctl_update.h"
 
 #include <errno.h>
@@ -72,7 +72,9 @@ static void print_state(const session *s) {
         printf("trial     %llu s left%s%s\n", (unsigned long long)(yyjson_get_uint(left) / 1000),
                field(s, "complaint")[0] != '\0' ? "; " : "", field(s, "complaint"));
     }
-    if (yyjson_get_bool(yyjson_obj_get(s->result, "fallback"))) printf("fallback  the other slot could not be loaded\n");
+    if (yyjson_get_bool(yyjson_obj_get(s->result, "fallback"))) {
+        printf("fallback  the other slot could not be loaded\n");
+    }
     if (field(s, "error")[0] != '\0') printf("error     %s\n", field(s, "error"));
     if (field(s, "last")[0] != '\0') printf("last      %s\n", field(s, "last"));
 }
@@ -154,7 +156,8 @@ static int send_parts(session *s, int fd, u64 bytes) {
         if (n <= 0) break;
         offset += (u64)n;
         if (isatty(STDERR_FILENO)) {
-            fprintf(stderr, "\r%llu of %llu KiB", (unsigned long long)(offset >> 10), (unsigned long long)(bytes >> 10));
+            fprintf(stderr, "\r%llu of %llu KiB", (unsigned long long)(offset >> 10),
+                    (unsigned long long)(bytes >> 10));
         }
     }
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%40s\r", "");

@@ -11,7 +11,12 @@ usage: ./build.sh COMMAND [options]
   image [--arch A] [--format raw|qcow2|vhd|gcp] [--size SIZE]
                                     build out/<arch>/sluice.img, a disk that boots (docs/image.md has all options)
   kernel [--arch x86_64|aarch64]    build the kernel with the gateway inside: out/<arch>/sluice.efi and its parts
-  run [ARGUMENT...]                 build and run the gateway; arguments go to `sluice run`
+  update --key PRIVATE.pem          a signed update file of the same system (docs/updates.md)
+  flash [--image FILE] DEVICE       write the image to a disk, and read it back
+  sbom [--arch A]                   out/<arch>/sbom.spdx.json, which `image` writes too
+  run [--arch A] [--firmware bios|uefi|uboot] [--fresh] [--forward HOST:GUEST]...
+                                    boot the appliance in QEMU; Ctrl-C shuts it down
+  run --native [ARGUMENT...]        build and run the gateway alone, on this machine
   dev                               build out/dev/sluice for gdb and valgrind: host libc, symbols, no optimisation
   test [SUITE...]                   run the test suites listed in ci/suites (default: all of them)
   fuzz [TARGET] [--seconds N]       run the fuzz targets, N seconds each (default 20)
@@ -62,12 +67,6 @@ command_kernel() {
 command_dev() {
     variant_build dev
     say "$OUT/dev/sluice"
-}
-
-command_run() {
-    unset BUILD
-    variant_build "$HOST_ARCH"
-    exec "$OUT/$HOST_ARCH/sluice" run "$@"
 }
 
 command_update_deps() {

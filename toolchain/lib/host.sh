@@ -48,7 +48,14 @@ image   mke2fs                    e2fsprogs
 image   dpkg-deb                  dpkg
 image   $HOST_PYTHON              python3
 image   lib:libdevmapper.so.1.02.1 libdevmapper1.02.1
+update  openssl                   openssl
 qemu-img qemu-img                 qemu-utils
+run-x86_64 qemu-system-x86_64     qemu-system-x86
+run-x86_64 file:/usr/share/seabios/bios-256k.bin seabios
+run-uefi-x86_64 file:/usr/share/OVMF/OVMF_CODE_4M.fd ovmf
+run-aarch64 qemu-system-aarch64   qemu-system-arm
+run-aarch64 file:/usr/share/AAVMF/AAVMF_CODE.fd qemu-efi-aarch64
+run-uboot-aarch64 file:/usr/lib/u-boot/qemu_arm64/u-boot.bin u-boot-qemu
 secureboot sbsign                 sbsigntool
 NEEDS
 }

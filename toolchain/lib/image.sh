@@ -94,7 +94,7 @@ image_esp() {
     truncate -s "$ESP_BYTES" "$fat"
     # 2 KiB clusters: FAT16 for every size here. 8 reserved sectors and FATs of whole 2 KiB put the data area on a
     # 4 KiB boundary.
-    mformat -i "$fat" -T $((ESP_BYTES / 512)) -h 64 -s 32 -H 4096 -c 4 -R 8 -r 32 -L $(((ESP_BYTES / 1048576 + 1) / 2 * 4)) -N "$IMAGE_FAT_SERIAL" -v SLUICE ::
+    mformat -i "$fat" -T $((ESP_BYTES / 512)) -h 64 -s 32 -H 4096 -c 4 -R 8 -r 32 -L $((ESP_BYTES / MIB * 2)) -N "$IMAGE_FAT_SERIAL" -v SLUICE ::
     mmd -i "$fat" ::/EFI ::/EFI/BOOT ::/sluice
     sign_efi "$IMAGE_LOADER_EFI/loader" "$dir/loader.efi"
     mcopy -i "$fat" "$dir/loader.efi" "::/EFI/BOOT/$name_efi"
@@ -161,7 +161,8 @@ image_convert() {
                 --mode=0644 -cf - disk.raw | gzip -n -9 >"$final.new"
             ;;
     esac
-    mv "$final.new" "$final"
+    # An image that did not change keeps its time: `run` refreshes its disk from a newer one.
+    if cmp -s "$final.new" "$final"; then rm "$final.new"; else mv "$final.new" "$final"; fi
 }
 
 # Runs as a step. $1: format, $2: bytes of the disk, $3: the system, $4: the result.
@@ -188,7 +189,7 @@ image_usage() {
 # Sets the IMAGE_ and SB_ variables from the command line.
 image_arguments() {
     IMAGE_ARCH=$HOST_ARCH IMAGE_FORMAT=raw IMAGE_SIZE='' IMAGE_CONFIG='' IMAGE_EXTLINUX='' IMAGE_APPEND='' IMAGE_EFI=''
-    IMAGE_OUTPUT='' IMAGE_UPDATE_KEY='' SB_KEY='' SB_CERT=''
+    IMAGE_OUTPUT='' IMAGE_UPDATE_KEYS=() SB_KEY='' SB_CERT=''
     while [ $# -gt 0 ]; do
         case $1 in
             --extlinux) IMAGE_EXTLINUX=1; shift; continue ;;
@@ -203,7 +204,7 @@ image_arguments() {
             --append) IMAGE_APPEND=$2 ;;
             --efi) IMAGE_EFI=$2 ;;
             --output) IMAGE_OUTPUT=$2 ;;
-            --update-key) IMAGE_UPDATE_KEY=$2 ;;
+            --update-key) IMAGE_UPDATE_KEYS+=("$2") ;;
             --sb-key) SB_KEY=$2 ;;
             --sb-cert) SB_CERT=$2 ;;
             *) image_usage "image: unknown argument '$1'" ;;
@@ -215,7 +216,7 @@ image_arguments() {
     [ -z "$SB_KEY$SB_CERT" ] || { [ -r "$SB_KEY" ] && [ -r "$SB_CERT" ]; } ||
         image_usage "--sb-key and --sb-cert name two files that can be read"
     local file
-    for file in "$IMAGE_CONFIG" "$IMAGE_EFI" "$IMAGE_UPDATE_KEY"; do
+    for file in "$IMAGE_CONFIG" "$IMAGE_EFI" "${IMAGE_UPDATE_KEYS[@]}"; do
         [ -z "$file" ] || [ -r "$file" ] || image_usage "$file: can not be read"
     done
 }
@@ -234,6 +235,7 @@ image_size() {
 
 command_image() {
     local bytes final
+    unset BUILD
     image_arguments "$@"
     bytes=$(image_size)
     host_require base image
@@ -260,14 +262,75 @@ command_image() {
     if [ -z "$IMAGE_SIZE" ] && [ "$IMAGE_FORMAT" = raw ] && [ "$(stat -c %s "$final")" -gt "$IMAGE_BYTES_MAX" ]; then
         die "$final: over $IMAGE_BYTES_MAX bytes"
     fi
+    sbom_write "$IMAGE_ARCH"
     say "$final: $(stat -c %s "$final") bytes"
+}
+
+update_usage() {
+    die "$1" "usage: ./build.sh update --key PRIVATE.pem [--arch x86_64|aarch64] [--efi FILE] [--version V] [--output FILE]" \
+        "       [--sb-key KEY --sb-cert CERT]"
+}
+
+# update: a signed update file from the system that `kernel` or `image` has built, or from --efi.
+command_update() {
+    local key='' arch=$HOST_ARCH efi='' version='' output=''
+    SB_KEY='' SB_CERT=''
+    while [ $# -gt 0 ]; do
+        case $1 in --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;; esac
+        [ $# -ge 2 ] || update_usage "update: '$1' is unknown or needs a value"
+        case $1 in
+            --key) key=$2 ;;
+            --arch) arch=$2 ;;
+            --efi) efi=$2 ;;
+            --version) version=$2 ;;
+            --output) output=$2 ;;
+            --sb-key) SB_KEY=$2 ;;
+            --sb-cert) SB_CERT=$2 ;;
+            *) update_usage "update: unknown argument '$1'" ;;
+        esac
+        shift 2
+    done
+    case $arch in x86_64 | aarch64) ;; *) update_usage "unknown architecture '$arch'" ;; esac
+    [ -n "$key" ] || update_usage "--key is missing: the owner's private key signs the update"
+    [ -r "$key" ] || update_usage "$key: can not be read"
+    host_require base image update
+    version_select
+    if [ -z "$efi" ]; then
+        # The keys that the image was built with go on.
+        unset BUILD
+        kernel_build "$arch"
+        efi=$OUT/$arch/sluice.efi
+    fi
+    output=${output:-$OUT/$arch/sluice-${version:-$VERSION}.update}
+    mkdir -p "$OUT/$arch"
+    step "make the update for $arch" update_make "$key" "$arch" "$efi" "${version:-$VERSION}" "$output"
+    say "$output: $(stat -c %s "$output") bytes"
+}
+
+# Runs as a step. Without Secure Boot the zeros that fill a slot are not sent.
+update_make() {
+    local key=$1 arch=$2 image=$3 version=$4 output=$5
+    if [ -n "$SB_KEY" ]; then
+        host_require secureboot
+        slot_file "$3" "$output.slot"
+        image=$output.slot
+    fi
+    "$HOST_PYTHON" "$REPO/image/update_file.py" make --key "$key" --arch "$arch" --version "$version" \
+        --build "$SOURCE_DATE_EPOCH" --image "$image" --output "$output.new"
+    mv "$output.new" "$output"
+    rm -f "$output.slot"
 }
 
 # Arguments that the loader adds to the system's own.
 image_cmdline() { :; }
 
-# The system itself, as one EFI file.
+# The system itself, as one EFI file, with the public keys that it accepts updates from.
 image_system() {
-    declare -F command_kernel >/dev/null || die "there is no kernel build here" "--efi FILE gives a system to use"
-    (command_kernel --arch "$IMAGE_ARCH")
+    local keys=$OUT/$IMAGE_ARCH/update.pub file
+    mkdir -p "$OUT/$IMAGE_ARCH"
+    for file in "${IMAGE_UPDATE_KEYS[@]}"; do "$HOST_PYTHON" "$REPO/image/update_file.py" key "$file"; done >"$keys.new"
+    cmp -s "$keys.new" "$keys" || cp "$keys.new" "$keys"
+    rm "$keys.new"
+    [ -s "$keys" ] || note "no --update-key: this image will take no updates over its admin port (docs/updates.md)"
+    kernel_build "$IMAGE_ARCH"
 }
