@@ -208,6 +208,20 @@ void dhcp6_start(dhcp6 *d, bool address, u64 now_ms) {
     }
 }
 
+void dhcp6_link_up(dhcp6 *d, u64 now_ms) {
+    switch (d->state) {
+    case DHCP6_S_BOUND:
+    case DHCP6_S_RENEW:
+    case DHCP6_S_REBIND:
+        begin(d, DHCP6_S_REBIND, now_ms);
+        send(d, DHCP6_REBIND, now_ms);
+        arm(d, REQUEST_MS, RENEW_MS_MAX);
+        break;
+    case DHCP6_S_INFORMED: information_timer(d, now_ms); break;
+    default: table[d->state].timer(d, now_ms); break; // at once, instead of after a long pause
+    }
+}
+
 void dhcp6_timer(dhcp6 *d, u64 now_ms) {
     table[d->state].timer(d, now_ms);
 }

@@ -46,6 +46,9 @@ typedef struct dhcp6 {
 void dhcp6_init(dhcp6 *d, const dhcp6_ops *ops, void *context, const u8 mac[6]);
 // address false: only information is asked for.
 void dhcp6_start(dhcp6 *d, bool address, u64 now_ms);
+// The carrier is back: what is in force is asked for again (RFC 8415 section 18.2.12: by Rebind), and stays in
+// force meanwhile.
+void dhcp6_link_up(dhcp6 *d, u64 now_ms);
 void dhcp6_timer(dhcp6 *d, u64 now_ms);
 void dhcp6_packet(dhcp6 *d, const u8 *data, size_t len, u64 now_ms);
 void dhcp6_stop(dhcp6 *d, const char *why);

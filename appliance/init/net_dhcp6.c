@@ -103,6 +103,10 @@ void net_dhcp6_start(net_iface *i, bool address, bool information) {
     dhcp6_start(&d->client, address, now_ms());
 }
 
+void net_dhcp6_link_up(net_iface *i) {
+    if (i->dhcp6.running) dhcp6_link_up(&i->dhcp6.client, now_ms());
+}
+
 void net_dhcp6_stop(net_iface *i, const char *why) {
     if (!i->dhcp6.running) return;
     dhcp6_stop(&i->dhcp6.client, why);

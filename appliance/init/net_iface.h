@@ -94,6 +94,7 @@ void net_dhcp4_start(net_iface *i);
 void net_dhcp4_stop(net_iface *i, const char *why);
 void net_dhcp4_link(net_iface *i, bool up);
 void net_dhcp6_start(net_iface *i, bool address, bool information);
+void net_dhcp6_link_up(net_iface *i);
 void net_dhcp6_stop(net_iface *i, const char *why);
 
 // net_resolv.c

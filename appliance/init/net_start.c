@@ -253,9 +253,8 @@ static void carrier_changed(net_iface *i) {
     if (!i->enabled) return;
     init_info("net: %s: carrier %s", i->link.name, i->link.carrier ? "there" : "lost");
     net_dhcp4_link(i, i->link.carrier);
-    if (!i->link.carrier) {
-        net_dhcp6_stop(i, "carrier lost"); // the next advertisement starts it again
-    } else {
+    if (i->link.carrier) {
+        net_dhcp6_link_up(i);
         init_timer_set(&i->report, NET_REPORT_MS);
         init_timer_set(&net.layout_timer, LAYOUT_DELAY_MS);
         if (i->block.dhcp6 == NETWORK_DHCP6_ON) net_dhcp6_start(i, true, true);
