@@ -13,6 +13,7 @@
 #include "conf/config.h"
 #include "ops/ctl_appliance.h"
 #include "ops/ctl_client.h"
+#include "ops/ctl_net.h"
 #include "ops/ctl_print.h"
 #include "ops/ctl_update.h"
 #include "ops/text.h"
@@ -34,7 +35,7 @@ static const char usage[] =
     "  log [--follow]               the last lines of the log: --level error|warn|info|debug\n"
     "  publish TOPIC [PAYLOAD|-]    a message to devices; - reads it from standard input\n"
     "  reload                       read the configuration again\n"
-    "  config                       the configuration in force\n"
+    "  config                       the configuration in force; of an appliance with the source of each key\n"
     "  update [FILE|URL|confirm|abort]  of an appliance: its state, a new system (--allow-downgrade, --no-restart)\n"
     "  appliance [clock|log|pstore] of an appliance: machine, clock, watchdog, disks; restart, poweroff\n"
     "  net                          of an appliance: interfaces, addresses, queues and interrupts\n"
@@ -141,27 +142,29 @@ static bool part_print(void *context, const char *bytes, size_t len) {
     return fwrite(bytes, 1, len, stdout) == len && fflush(stdout) == 0;
 }
 
+static int print_answer(const text *answer, bool json, void (*print)(yyjson_val *root)) {
+    if (answer->failed) {
+        fprintf(stderr, "sluice ctl: the answer is too large\n");
+        return CTL_BROKEN;
+    }
+    if (json || print == NULL) {
+        fwrite(answer->data, 1, answer->len, stdout);
+        return CTL_OK;
+    }
+    yyjson_doc *doc = yyjson_read(answer->data, answer->len, 0);
+    if (doc != NULL) print(yyjson_doc_get_root(doc));
+    else fprintf(stderr, "sluice ctl: the answer is not JSON\n");
+    yyjson_doc_free(doc);
+    return doc != NULL ? CTL_OK : CTL_BROKEN;
+}
+
 // Asks and prints: the answer as it is, or what print makes of its JSON.
 static int ask(const ctl_target *target, const ctl_args *args, const char *method, const char *path_text,
                void (*print)(yyjson_val *root)) {
     text answer = text_make(ANSWER_BYTES_MAX), path = path_make(path_text, args);
     ctl_call c = {.method = method, .body_part = part_collect, .context = &answer};
     int status = call(target, &c, &path);
-    if (status == CTL_OK && answer.failed) {
-        fprintf(stderr, "sluice ctl: the answer is too large\n");
-        status = CTL_BROKEN;
-    } else if (status == CTL_OK && (args->json || print == NULL)) {
-        fwrite(answer.data, 1, answer.len, stdout);
-    } else if (status == CTL_OK) {
-        yyjson_doc *doc = yyjson_read(answer.data, answer.len, 0);
-        if (doc == NULL) {
-            fprintf(stderr, "sluice ctl: the answer is not JSON\n");
-            status = CTL_BROKEN;
-        } else {
-            print(yyjson_doc_get_root(doc));
-        }
-        yyjson_doc_free(doc);
-    }
+    if (status == CTL_OK) status = print_answer(&answer, args->json, print);
     text_free(&answer);
     text_free(&path);
     return status;
@@ -214,7 +217,15 @@ static int run_reload(const ctl_target *target, const ctl_args *args) {
     return ask(target, args, "POST", "/api/reload", print_reloaded);
 }
 
+// Of an appliance: the sources and where each key was written, from its init; else the gateway's own file.
 static int run_config(const ctl_target *target, const ctl_args *args) {
+    text answer = text_make(ANSWER_BYTES_MAX);
+    ctl_call c = {.method = "GET", .path = "/api/appliance/config", .body_part = part_collect,
+                  .context = &answer, .quiet = true};
+    int status = ctl_call_run(target, &c);
+    if (status == CTL_OK) status = print_answer(&answer, args->json, ctl_print_appliance_config);
+    text_free(&answer);
+    if (status != CTL_REFUSED) return status;
     return ask(target, args, "GET", args->json ? "/api/config?format=json" : "/api/config", NULL);
 }
 
@@ -339,7 +350,7 @@ static int run_appliance(const ctl_target *target, const ctl_args *args) {
 }
 
 static int run_net(const ctl_target *target, const ctl_args *args) {
-    return ctl_appliance_run(target, "net", args->json);
+    return ask(target, args, "GET", "/api/appliance/net", ctl_print_net);
 }
 
 static const command commands[] = {

@@ -213,7 +213,7 @@ int ctl_call_run(const ctl_target *target, const ctl_call *call) {
         fprintf(stderr, "sluice ctl: %s: %s\n", target->text, problem);
         status = CTL_BROKEN;
     } else if (r.status != 200) {
-        print_error(target, &r);
+        if (!call->quiet) print_error(target, &r);
         status = CTL_REFUSED;
     }
     text_free(&r.error);
