@@ -135,6 +135,7 @@ typedef struct config {
         u64 after_ms;             // default 60s
         u64 within_ms;            // default 10m
         char reach[256];          // HOST:PORT, or empty
+        char keys[640];           // public keys, in hexadecimal, separated by blanks
     } update;                     // read by init; `sluice run` only checks it
     u32 listener_count;
     listener_config listeners[LIMIT_LISTENERS_MAX];

@@ -211,6 +211,9 @@ const setting schema_settings[] = {
     {UPDATE(reach), TEXT_OF(config, update.reach), .key = "reach", .check = text_check_reach, .def = "",
      .text = "`HOST:PORT` that a new system has to be able to connect to, over TCP: a server without which it "
              "would be of no use. Empty: none."},
+    {UPDATE(keys), TEXT_OF(config, update.keys), .key = "keys", .check = text_check_keys, .def = "",
+     .text = "Public keys that updates are accepted from, besides those that the image was built with: 130 "
+             "hexadecimal digits each, separated by blanks (`image/update_file.py key FILE` prints them)."},
 
     {LISTENER(protocol), .type = SETTING_WORD, .key = "protocol", .words = protocol_words,
      .flags = SETTING_REQUIRED,

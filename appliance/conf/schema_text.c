@@ -38,6 +38,19 @@ const char *text_check_reach(const char *text) {
     return strspn(text, plain) == (size_t)(colon - text) ? NULL : form;
 }
 
+// Uncompressed points on P-256: 04 and two numbers of 32 bytes.
+const char *text_check_keys(const char *text) {
+    static const char form[] = "public keys of 130 hexadecimal digits that begin with 04 are expected";
+    u32 count = 0;
+    for (text += strspn(text, " \t"); *text != '\0'; text += strspn(text, " \t")) {
+        size_t len = strcspn(text, " \t");
+        if (len != 130 || strspn(text, "0123456789abcdefABCDEF") < len || strncmp(text, "04", 2) != 0) return form;
+        if (++count > LIMIT_UPDATE_KEYS) return "more than 4 keys";
+        text += len;
+    }
+    return NULL;
+}
+
 static const char *check_topic(const char *text) {
     u32 levels = 1;
     if (text[0] == '\0') return "a topic is expected";

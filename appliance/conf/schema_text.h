@@ -9,6 +9,7 @@ const char *text_check_path(const char *text);
 const char *text_check_optional_path(const char *text);
 const char *text_check_syslog(const char *text);
 const char *text_check_reach(const char *text);
+const char *text_check_keys(const char *text);
 const char *text_check_up_topic(const char *text);
 const char *text_check_down_topic(const char *text);
 

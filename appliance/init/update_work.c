@@ -43,6 +43,24 @@ static int read_keys(const update_helper *h, update_keys *keys) {
     return err == 0 ? 0 : complain(h, UPDATE_KEYS_PATH, err);
 }
 
+// Adds the keys of the configuration, as far as there is room. One that can not be read adds none.
+static void add_configured_keys(update_keys *keys) {
+    config *c = malloc(sizeof(*c));
+    config_error *error = malloc(sizeof(*error));
+    update_keys more = {0};
+    if (c != NULL && error != NULL && config_load(CONFIG_RUN_PATH, c, error) == 0) {
+        for (char *p = c->update.keys; *p != '\0'; p++) {
+            if (*p == ' ' || *p == '\t') *p = '\n';
+        }
+        if (update_keys_read(c->update.keys, strlen(c->update.keys), &more) < 0) more.count = 0;
+    }
+    for (u32 i = 0; i < more.count && keys->count < LIMIT_UPDATE_KEYS; i++) {
+        memcpy(keys->points[keys->count++], more.points[i], UPDATE_KEY_BYTES);
+    }
+    free(c);
+    free(error);
+}
+
 typedef struct progress_state {
     const update_helper *h;
     u64 said;
@@ -61,6 +79,7 @@ int update_work_write(const update_helper *h, const update_order *order) {
     update_source source = {.error = ""};
     progress_state state = {.h = h};
     if (read_keys(h, &keys) != 0) return 1;
+    add_configured_keys(&keys);
     if (order->fd >= 0) {
         update_source_fd(order->fd, &source);
     } else if (update_fetch_open(order->url, &source) == NULL) {

@@ -94,7 +94,7 @@ image_esp() {
     truncate -s "$ESP_BYTES" "$fat"
     # 2 KiB clusters: FAT16 for every size here. 8 reserved sectors and FATs of whole 2 KiB put the data area on a
     # 4 KiB boundary.
-    mformat -i "$fat" -T $((ESP_BYTES / 512)) -h 64 -s 32 -H 4096 -c 4 -R 8 -r 32 -L $((ESP_BYTES / MIB * 2)) -N "$IMAGE_FAT_SERIAL" -v SLUICE ::
+    mformat -i "$fat" -T $((ESP_BYTES / 512)) -h 64 -s 32 -H 4096 -c 4 -R 8 -r 32 -L $((2 * ESP_BYTES / MIB)) -N "$IMAGE_FAT_SERIAL" -v SLUICE ::
     mmd -i "$fat" ::/EFI ::/EFI/BOOT ::/sluice
     sign_efi "$IMAGE_LOADER_EFI/loader" "$dir/loader.efi"
     mcopy -i "$fat" "$dir/loader.efi" "::/EFI/BOOT/$name_efi"
@@ -331,6 +331,6 @@ image_system() {
     for file in "${IMAGE_UPDATE_KEYS[@]}"; do "$HOST_PYTHON" "$REPO/image/update_file.py" key "$file"; done >"$keys.new"
     cmp -s "$keys.new" "$keys" || cp "$keys.new" "$keys"
     rm "$keys.new"
-    [ -s "$keys" ] || note "no --update-key: this image will take no updates over its admin port (docs/updates.md)"
+    [ -s "$keys" ] || note "no --update-key: the image takes updates only from keys in its configuration (docs/updates.md)"
     kernel_build "$IMAGE_ARCH"
 }
