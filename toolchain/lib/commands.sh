@@ -151,6 +151,8 @@ command_bench() {
     unset BUILD
     variant_build "$HOST_ARCH"
     suite_environment
+    # The brokers to compare with.
+    [ "${1:-}" != mqtt ] || host_require peers
     [ -x "$REPO/tests/bench/run.sh" ] || die "tests/bench/run.sh is missing or not executable"
     exec "$REPO/tests/bench/run.sh" "$@"
 }

@@ -32,6 +32,8 @@ npm     node                      nodejs
 npm     npm                       npm
 clients mosquitto_rr              mosquitto-clients
 clients py:paho.mqtt.client       python3-paho-mqtt
+peers   mosquitto                 mosquitto
+peers   nats-server               nats-server
 kernel  flex                      flex
 kernel  bison                     bison
 kernel  bc                        bc
