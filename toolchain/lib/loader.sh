@@ -66,6 +66,24 @@ loader_build() {
         recipe_loader "$platform" "$arch" "$cmdline"
 }
 
+# loader_program PLATFORM SCRIPT FILE: an EFI program that runs a script of GRUB's, for tests: a system that restarts at
+# once, or stands still.
+loader_program() {
+    local platform=$1 script=$2 file=$3 arch=amd64 dir
+    [ "$platform" != arm64-efi ] || arch=arm64
+    deb_fetch grub-common "$(debian_arch "$HOST_ARCH")"
+    deb_fetch "$(loader_package "$platform")" "$arch"
+    dir=$(mktemp -d)
+    dpkg-deb -x "$(deb_path grub-common "$(debian_arch "$HOST_ARCH")")" "$dir/tools"
+    dpkg-deb -x "$(deb_path "$(loader_package "$platform")" "$arch")" "$dir/modules"
+    printf '%s\n' "$script" >"$dir/grub.cfg"
+    printf 'set prefix=(memdisk)\n' >"$dir/early.cfg"
+    tar -C "$dir" -cf "$dir/memdisk.tar" grub.cfg
+    "$dir/tools/usr/bin/grub-mkimage" -O "$platform" -d "$dir/modules/usr/lib/grub/$platform" -o "$file" \
+        -m "$dir/memdisk.tar" -p /none -c "$dir/early.cfg" memdisk tar normal echo sleep reboot
+    rm -rf "$dir"
+}
+
 le_bytes() { # VALUE COUNT: little-endian
     local value=$1 i
     for ((i = 0; i < $2; i++)); do

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The disk image starts from each firmware, serves, grows its data partition, and writes nothing to its ESP meanwhile."""
+import hashlib
+import os
+
+import pytest
+
+from blackbox import http
+from harness import image
+from harness.vm import Vm
+
+WAYS = [("x86_64", "q35", "bios"), ("x86_64", "q35", "uefi"), ("aarch64", "virt", "uefi"), ("aarch64", "virt", "uboot")]
+
+
+@pytest.fixture(scope="module", name="images")
+def _images(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("images")
+    return {arch: image.build(arch, str(directory / f"{arch}.img")) for arch in ("x86_64", "aarch64")}
+
+
+def esp_hash(path):
+    with open(path, "rb") as file:
+        file.seek(2 << 20)
+        return hashlib.sha256(file.read(18 << 20)).hexdigest()
+
+
+@pytest.mark.parametrize("arch,machine,kind", WAYS, ids=lambda v: v)
+def test_boots(images, tmp_path, arch, machine, kind):
+    lacking = image.missing(arch, kind)
+    if lacking:
+        pytest.skip(f"{lacking} is not there")
+    disk = image.copy(images[arch], str(tmp_path / "disk"), size_mib=64)
+    before = esp_hash(disk)
+    # U-Boot leaves no entropy and little memory layout to choose from; UEFI itself wants some 100 MiB.
+    with Vm(arch, machine, boot=None, disks=[disk], memory=256, extra=image.firmware(arch, kind)) as vm:
+        vm.wait_ready()
+        status, text = image.ctl(vm, "update")
+        assert status == 0, text
+        assert "slot      a" in text and "state     idle" in text, text
+        vm.press_power()
+        vm.wait_exit()
+    assert esp_hash(disk) == before
+
+
+def test_other_slot_when_one_is_unreadable(images, tmp_path):
+    """A slot that can not be loaded gives way to the other one, without an update being involved."""
+    disk = image.copy(images["x86_64"], str(tmp_path / "disk"))
+    image.write_file(disk, "/sluice/a.efi", b"\0" * (1 << 20))
+    with Vm("x86_64", "q35", boot=None, disks=[disk], memory=128) as vm:
+        vm.wait_ready()
+        status, text = image.ctl(vm, "update")
+        assert status == 0 and "slot      b" in text and "fallback" in text, text
+
+
+@pytest.mark.skipif(not os.path.exists(image.SNAKEOIL + ".key"), reason="ovmf's example keys are not there")
+@pytest.mark.skipif(image.missing("x86_64", "secure") is not None, reason="no OVMF with Secure Boot")
+def test_secure_boot(tmp_path):
+    """With the owner's keys the image starts under Secure Boot; without them the firmware refuses it."""
+    key = str(tmp_path / "key.pem")
+    image.run("openssl", "rsa", "-in", image.SNAKEOIL + ".key", "-passin", "pass:snakeoil", "-out", key)
+    signed = image.build("x86_64", str(tmp_path / "signed"), "--sb-key", key, "--sb-cert", image.SNAKEOIL + ".pem")
+    options = {"boot": None, "memory": 256, "machine_options": "smm=on", "extra": image.firmware("x86_64", "secure")}
+    with Vm("x86_64", "q35", disks=[signed], **options) as vm:
+        vm.wait_ready()
+        assert image.ctl(vm, "update")[0] == 0
+    plain = image.build("x86_64", str(tmp_path / "plain"))
+    with Vm("x86_64", "q35", disks=[plain], **options) as vm:
+        vm.wait_console(r"(Access Denied|Security Violation)")
+        with pytest.raises((OSError, http.HttpError, ValueError)):
+            vm.get("/healthz", guard_s=1)
