@@ -304,7 +304,8 @@ static int put_word(merge *m, const char *word, size_t len) {
     }
     // Of two equal words the later one stands, as the kernel has it.
     u32 at = node_find(m->out, parent, part, (size_t)(key_end - part));
-    if (at != NO_NODE && node_at(m->out, at)->source == m->source && v.text != NULL) {
+    if (at != NO_NODE && node_at(m->out, at)->source == m->source && node_at(m->out, at)->value != NULL &&
+        v.text != NULL) {
         free(node_at(m->out, at)->value);
         node_at(m->out, at)->value = v.text;
         return 0;
