@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// clients.h: the client ids of this worker: of a framed device while it is connected, of an MQTT client
-// while its session lasts. A second connection with the same id takes over. All connections of an id meet here, because a connection moves to the
-// worker that owns its id first (worker_of_client). Owner thread only.
+// clients.h: the client ids of this worker: of a framed device while it is connected, of an MQTT
+// client while its session lasts. A second connection with the same id takes over. All connections of
+// an id meet here, because a connection moves to the worker that owns its id first
+// (worker_of_client). Owner thread only.
 #ifndef SLUICE_BROKER_CLIENTS_H
 #define SLUICE_BROKER_CLIENTS_H
 

@@ -25,7 +25,7 @@ typedef struct page_entry {
 // --- readers with work to do ---
 
 static void work_soon(broker *b, u64 delay_ns) {
-    u64 due = b->owner->now_ns + delay_ns;
+    u64 due = delay_ns == 0 ? 0 : b->owner->now_ns + delay_ns; // 0: in the next turn, not a tick later
     timer_node *timer = &b->retained.timer;
     if (timer_is_armed(timer) && timer->due_ns <= due) return;
     timer_arm(b->owner->wheel, timer, due);
@@ -60,6 +60,8 @@ int retained_read_start(broker *b, retained_reader *r, const char *filter, u32 l
     ASSERT(!r->started && topic_filter_is_valid(filter, len));
     void (*done)(retained_reader *) = r->done;
     *r = (retained_reader){.done = done, .subscriber = s, .options = *o, .filter_len = len};
+    // Not the loop's time: that of a message from another worker's longer loop may be later.
+    r->started_ns = clock_mono_ns();
     r->filter = pool_alloc(b->memory, len);
     r->cursor = r->filter == NULL ? NULL : cursor_create(&b->retained, filter, len);
     if (r->cursor == NULL) {
@@ -113,6 +115,7 @@ static offered offer(broker *b, retained_reader *r, const publication *p, messag
     u64 number = r->link.hash;
     u32 id = r->options.id;
     if (r->options.no_local && p->publisher == r->subscriber->number) return OFFER_GOES_ON;
+    if (p->published_ns > r->started_ns) return OFFER_GOES_ON; // the subscription has brought it
     delivery d = {.publication = p, .qos = MIN(p->qos, r->options.qos), .retain = true,
                   .retained = true, .subscription_ids = &id, .subscription_id_count = id != 0,
                   .broker = b, .stored = stored};

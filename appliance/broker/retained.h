@@ -25,6 +25,7 @@ struct retained_reader { // embedded by its owner; `done` is set before the star
     struct parcel_slot *page;       // of another worker's part, being delivered
     char *filter;
     subscription_options options;
+    u64 started_ns;      // what was published later came through the subscription
     u32 filter_len;
     u32 page_at;         // first byte of the page not yet delivered
     u16 part;            // how many parts have been read; the reader's own is the first

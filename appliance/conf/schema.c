@@ -319,8 +319,8 @@ const setting schema_settings[] = {
              "its body is read. Clients of 5.0 are told."},
     {MQTT_ROW(receive_max), .type = SETTING_COUNT, .key = "receive_max", .min = 1, .max = 65535,
      .def = "64",
-     .text = "`mqtt`: QoS 2 messages that a client may have sent and not released. One that sends "
-             "more is disconnected (0x93). Clients of 5.0 are told."},
+     .text = "`mqtt`: QoS 2 messages that a client of 5.0 may have sent and not released. It is told; one "
+             "that sends more is disconnected (0x93). 3.x knows no such limit."},
     {MQTT_ROW(inflight_max), .type = SETTING_COUNT, .key = "inflight_max", .min = 1, .max = 32768,
      .def = "256",
      .text = "`mqtt`: QoS 1 and 2 messages that may be on their way to a client at once; what the "

@@ -64,7 +64,9 @@ static u64 deadline_after(u64 since_ns, u64 timeout_ms) {
 static u64 earliest_deadline(const conn *c, close_reason *reason) {
     const listener_config *conf = &c->origin->conf;
     u64 idle_ms = c->proto->idle_timeout_ms != NULL ? c->proto->idle_timeout_ms(c) : conf->idle_timeout_ms;
-    u64 due = deadline_after(c->received_ns, idle_ms);
+    // Where the protocol counts packets, half a one is no sign of life.
+    bool partial = c->proto->idle_timeout_ms != NULL && c->packet_started_ns != 0;
+    u64 due = deadline_after(partial ? MIN(c->packet_started_ns, c->received_ns) : c->received_ns, idle_ms);
     *reason = CLOSE_IDLE;
     if (c->packet_started_ns != 0) {
         u64 at = deadline_after(c->packet_started_ns, conf->packet_timeout_ms);

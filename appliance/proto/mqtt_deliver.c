@@ -63,7 +63,11 @@ static delivery_result deliver_qos_0(mqtt_session *s, delivery *d) {
 
 static delivery_result deliver_acknowledged(mqtt_session *s, delivery *d) {
     bool waits = s->out != NULL && s->out->queue.head != NULL;
-    if (!output_is_open(s) || waits || !mqtt_window_is_open(s)) return mqtt_queue_put(s, d);
+    if (!output_is_open(s) || waits || !mqtt_window_is_open(s)) {
+        // Another member may have room; of those that are all away one keeps it.
+        if (d->share != 0 && mqtt_session_online(s)) return DELIVERY_REFUSED;
+        return mqtt_queue_put(s, d);
+    }
     // What ends with its connection is never sent again; what a shared subscription gave may go to another.
     bool keep = s->expiry_s > 0 || d->share != 0;
     mqtt_entry *e = mqtt_flight_begin(s, d, keep);

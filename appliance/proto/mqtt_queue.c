@@ -250,7 +250,9 @@ static bool pump_flight(mqtt_session *s) {
     mqtt_entry *e = out->in_flight.head;
     while (out->resend_count > 0 && e != NULL) {
         mqtt_entry *next = e->next;
-        if (e->resend && (!output_is_open(s) || !resend(s, e))) return false;
+        // Each new connection has its own window (5.0 section 4.9); a PUBREL does not count.
+        bool fits = e->state == MQTT_ENTRY_RELEASED || out->in_flight.count - out->resend_count < s->window;
+        if (e->resend && (!fits || !output_is_open(s) || !resend(s, e))) return false;
         e = next;
     }
     return true;

@@ -254,7 +254,8 @@ int mqtt_receive_publish(conn *c, const mqtt_publish *p) {
         if (id_is_open(s->in, p->packet_id)) {
             return mqtt_ack_send(s, MQTT_PUBREC, p->packet_id, MQTT_REASON_SUCCESS);
         }
-        if (mqtt_inbound_open(s) >= mqtt_conf(c)->receive_max) {
+        // 3.x clients can not be told of one; their packet identifiers are the limit.
+        if (s->version == MQTT_5 && mqtt_inbound_open(s) >= mqtt_conf(c)->receive_max) {
             return mqtt_conn_fail(c, MQTT_REASON_RECEIVE_MAX_EXCEEDED, CLOSE_QUOTA,
                                   "more open QoS 2 messages than the receive maximum");
         }

@@ -52,7 +52,7 @@ void mqtt_session_work(mqtt_session *s, u8 flags) {
     s->flags |= MQTT_IN_WORK;
     s->work_next = all->work;
     all->work = s;
-    timer_arm(s->owner->wheel, &all->work_timer, s->owner->now_ns);
+    timer_arm(s->owner->wheel, &all->work_timer, 0);
 }
 
 static void work_forget(mqtt_session *s) {

@@ -187,9 +187,6 @@ static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, u
     mqtt_session *s = mqtt_session_of(c);
     const listener_config *conf = mqtt_conf(c);
     item->code = refusal_of(c, f, id);
-    if (item->code == 0 && s->subscriber.subscription_count >= conf->max_subscriptions) {
-        item->code = MQTT_REASON_QUOTA_EXCEEDED;
-    }
     if (item->code != 0) return 0;
     item->options = (subscription_options){
         .qos = (u8)MIN(f->qos, conf->max_qos),
@@ -204,6 +201,12 @@ static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, u
                                   item, &existed);
     if (result < 0) {
         item->code = result == -EINVAL ? MQTT_REASON_TOPIC_FILTER_INVALID : MQTT_REASON_QUOTA_EXCEEDED;
+        return 0;
+    }
+    if (!existed && s->subscriber.subscription_count > conf->max_subscriptions) {
+        (void)broker_unsubscribe(mqtt_broker(s), &s->subscriber, (const char *)f->share.data, f->share.len,
+                                 (const char *)f->filter.data, f->filter.len);
+        item->code = MQTT_REASON_QUOTA_EXCEEDED;
         return 0;
     }
     if (result == BROKER_PENDING) item->of->pending++;
