@@ -12,7 +12,7 @@ CACHE=${SLUICE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sluice}
 LOGS=$OUT/logs
 export LC_ALL=C REPO OUT CACHE LOGS
 
-for part in log host fetch debs cache variants deps npm gateway kernel loader image sbom flash run commands; do
+for part in log host fetch debs cache variants deps npm gateway e2fsprogs kernel loader image sbom flash run commands; do
     # shellcheck disable=SC1090 # the list above
     . "$REPO/toolchain/lib/$part.sh"
 done

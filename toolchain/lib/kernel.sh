@@ -101,9 +101,11 @@ initramfs_build() {
     list=$(mktemp)
     cat "$REPO/rootfs/initramfs.list" >"$list"
     if [ -f "$OUT/$arch/busybox" ]; then cat "$REPO/rootfs/busybox.list" >>"$list"; fi
+    cat "$REPO/rootfs/e2fsprogs.list" >>"$list"
     # The public keys that updates are checked with; `./build.sh image --update-key` writes them. Empty: no updates.
     [ -f "$OUT/$arch/update.pub" ] || : >"$OUT/$arch/update.pub"
-    ROOTFS=$REPO/rootfs SLUICE=$OUT/$arch/sluice BUSYBOX=$OUT/$arch/busybox UPDATE_PUB=$OUT/$arch/update.pub \
+    E2FSCK=$OUT/$arch/e2fsck MKE2FS=$OUT/$arch/mke2fs \
+        ROOTFS=$REPO/rootfs SLUICE=$OUT/$arch/sluice BUSYBOX=$OUT/$arch/busybox UPDATE_PUB=$OUT/$arch/update.pub \
         "$KERNEL_DIR/gen_init_cpio" -t "$SOURCE_DATE_EPOCH" "$list" >"$file.new"
     rm -f "$list"
     mv "$file.new" "$file"
@@ -145,6 +147,7 @@ kernel_build() {
     local arch=$1
     kernel_require "$arch"
     variant_build "$arch"
+    e2fsprogs_build "$arch"
     kernel_prepare "$arch"
     step "link the kernel for $arch" kernel_link_locked "$arch"
 }
