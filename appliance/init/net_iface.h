@@ -64,6 +64,7 @@ typedef struct net_iface {
 typedef struct net_state {
     rtnl netlink;
     bool open, configured, up;
+    bool by_default; // there are no blocks: one for every interface stands in
     init_watch events;
     init_timer layout_timer;
     u32 block_count;

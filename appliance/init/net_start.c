@@ -357,9 +357,8 @@ static void on_no_nic(init_timer *t) {
     for (u32 n = 0; n < LIMIT_NET_IFACES; n++) {
         if (net.ifaces[n].index != 0 && net.ifaces[n].ours) return;
     }
-    init_warn("net: no interface to use: %s", net.block_count > 0
-                                                  ? "no network block matches one that is there"
-                                                  : "no Ethernet device was found by the kernel");
+    init_warn("net: no interface to use: %s", net.by_default ? "no Ethernet device was found by the kernel"
+                                                             : "no network block matches one that is there");
 }
 
 int init_net_start(void) {
@@ -389,7 +388,8 @@ void init_net_configure(const config *c) {
                                               .slaac = true, .dhcp6 = NETWORK_DHCP6_AUTO};
     net.block_count = c->network_count;
     memcpy(net.blocks, c->networks, sizeof(net.blocks));
-    if (net.block_count == 0) net.blocks[net.block_count++] = everything;
+    net.by_default = net.block_count == 0;
+    if (net.by_default) net.blocks[net.block_count++] = everything;
     net.configured = true;
     if (!net.open) return;
     for (u32 n = 0; n < LIMIT_NET_IFACES; n++) {

@@ -27,6 +27,8 @@ test    file:/usr/include/cmocka.h libcmocka-dev
 test    $HOST_PYTHON              python3
 test    py:pytest                 python3-pytest
 test    qemu-aarch64              qemu-user
+test    file:/usr/sbin/dnsmasq    dnsmasq-base
+test    file:/bin/ip              iproute2
 lint    shellcheck                shellcheck
 npm     node                      nodejs
 npm     npm                       npm
