@@ -58,11 +58,16 @@ def test_secure_boot(tmp_path):
     """With the owner's keys the image starts under Secure Boot; without them the firmware refuses it."""
     key = str(tmp_path / "key.pem")
     image.run("openssl", "rsa", "-in", image.SNAKEOIL + ".key", "-passin", "pass:snakeoil", "-out", key)
-    signed = image.build("x86_64", str(tmp_path / "signed"), "--sb-key", key, "--sb-cert", image.SNAKEOIL + ".pem")
+    signed = image.build("x86_64", str(tmp_path / "signed"), "--sb-key", key, "--sb-cert", image.SNAKEOIL + ".pem",
+                         "--append", "sluice.unsigned=1")
+    # One slot holds a system that nobody signed: the firmware refuses it, the other one is started.
+    with open(os.path.join(os.environ["OUT"], "x86_64", "sluice.efi"), "rb") as file:
+        image.write_file(signed, "/sluice/a.efi", file.read())
     options = {"boot": None, "memory": 256, "machine_options": "smm=on", "extra": image.firmware("x86_64", "secure")}
     with Vm("x86_64", "q35", disks=[signed], **options) as vm:
         vm.wait_ready()
-        assert image.ctl(vm, "update")[0] == 0
+        status, text = image.ctl(vm, "update")
+        assert status == 0 and "slot      b" in text and "fallback" in text, text
     plain = image.build("x86_64", str(tmp_path / "plain"))
     with Vm("x86_64", "q35", disks=[plain], **options) as vm:
         vm.wait_console(r"(Access Denied|Security Violation)")
