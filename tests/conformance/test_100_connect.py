@@ -227,7 +227,7 @@ def test_nothing_after_a_refused_connect_is_processed(broker, v):
 def test_nothing_after_a_refused_version_is_processed(broker, v):
     watcher = broker.connect(v).watch()
     watcher.subscribe(broker.name("t"))
-    client = broker.raw(v)
+    client = broker.raw(V5)
     client.send(wire.connect(v, broker.name(), level=7), wire.publish(v, broker.name("t"), b"x"))
     assert [p.kind for p in client.rest()] in ([], [wire.CONNACK])
     watcher.nothing_before(broker.connect(v))
