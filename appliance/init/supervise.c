@@ -227,7 +227,9 @@ void supervise_stop(void (*on_done)(void)) {
 bool supervise_is_healthy(void) {
     int who;
     u64 bound_ns = LIMIT_FEED_BEAT_MS * NS_PER_MS;
-    bool beats = init_shared_check(sv.shared, clock_mono_ns(), bound_ns, &who) == BEAT_ALIVE && sv.child.pid > 0;
+    // Before supervise_open, while the machine is being brought up, there is nobody to beat.
+    bool beats = sv.shared != NULL && sv.child.pid > 0 &&
+                 init_shared_check(sv.shared, clock_mono_ns(), bound_ns, &who) == BEAT_ALIVE;
     return supervise_may_feed(&sv.table, beats);
 }
 
