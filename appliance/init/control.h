@@ -46,8 +46,8 @@ const char *init_hostname(void);
 const char *init_cmdline_get(const char *key);
 // Device path ("/dev/vda3") of the partition with this GPT name, by sysfs; 0 or -ENOENT.
 int init_partition_find(const char *partname, char *out, size_t size);
-// The data partition is mounted there; NULL when there is none.
-#define INIT_DATA_DIR "/data"
+// The data partition is mounted there: the gateway's default data_dir.
+#define INIT_DATA_DIR "/var/lib/sluice"
 bool init_data_is_mounted(void);
 // True when this process is PID 1 and may touch the machine.
 bool init_is_real(void);

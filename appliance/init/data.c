@@ -98,6 +98,8 @@ static void look_fired(init_timer *t) {
 
 void data_start(void (*on_decided)(void)) {
     data.on_decided = on_decided;
+    mkdir("/var", 0755);
+    mkdir("/var/lib", 0755);
     const char *wanted = init_cmdline_get("sluice.data");
     snprintf(data.name, sizeof(data.name), "%s", wanted != NULL && *wanted != '\0' ? wanted : "sluice-data");
     if (strcmp(data.name, "none") == 0) {

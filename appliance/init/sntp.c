@@ -197,7 +197,8 @@ static bool single_is_steady(const sntp_sample *sample) {
 static void round_failed(u32 answers) {
     ntp.failed_rounds++;
     bool tell = IS_POWER_OF_TWO(ntp.failed_rounds) || ntp.failed_rounds % 64 == 0;
-    if (tell) init_warn("clock: %u of %u time servers answered, and no two agree; asked again", answers, ntp.server_count);
+    if (tell && ntp.server_count == 0) init_warn("clock: no time server's address is known yet");
+    else if (tell) init_warn("clock: %u of %u time servers answered, and no two agree; asked again", answers, ntp.server_count);
     ntp.look_up = true; // addresses may have changed, or the resolver was not there yet
     u64 doublings = MIN(ntp.failed_rounds, 6u);
     next_round(MIN((u64)LIMIT_NTP_RETRY_MS << doublings, (u64)LIMIT_NTP_POLL_MIN_S * 1000 * 4));
