@@ -109,6 +109,7 @@
 #define LIMIT_INIT_LOG_BYTES (128u << 10)  // last lines of init and of the gateway's stderr
 #define LIMIT_INIT_CONSOLES 8u             // consoles that get a copy
 #define LIMIT_INIT_CONSOLE_BACKLOG 16384u  // bytes that wait for a slow console
+#define LIMIT_INIT_UEVENTS 64u             // of the kernel, read in one turn
 #define LIMIT_INIT_BUTTONS 16u             // input devices with a power key
 #define LIMIT_STATE_DELAY_MS 2000u         // changes of the state record are gathered so long
 #define LIMIT_STATE_ENTRIES 64u            // values in the state record

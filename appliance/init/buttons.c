@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// buttons.c: see buttons.h. New devices are seen by inotify on /dev/input, which devtmpfs fills.
+// buttons.c: see buttons.h. New devices are announced by the kernel's uevents (netlink): the image's kernel has no
+// inotify. Which one is new does not matter: the directory is small and is looked through again.
 #include "init/buttons.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/input.h>
+#include <linux/netlink.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/inotify.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "init/init_log.h"
@@ -106,27 +107,41 @@ static void devices_scan(void) {
     if (dir != NULL) closedir(dir);
 }
 
+// A uevent: "add@/devices/...", then KEY=VALUE strings, each with its NUL.
+static bool is_about_input(const char *event, size_t len) {
+    static const char wanted[] = "SUBSYSTEM=input";
+    for (size_t at = 0; at < len; at += strnlen(event + at, len - at) + 1) {
+        if (len - at >= sizeof(wanted) && memcmp(event + at, wanted, sizeof(wanted)) == 0) return true;
+    }
+    return false;
+}
+
 static void news_ready(init_watch *w, u32 events) {
-    _Alignas(struct inotify_event) char list[4096];
+    char event[4096];
+    bool scan = false;
     (void)events;
-    ssize_t n = read(w->fd, list, sizeof(list));
-    // Which one is new does not matter: the directory is small.
-    if (n > 0) devices_scan();
+    for (u32 i = 0; i < LIMIT_INIT_UEVENTS; i++) {
+        ssize_t n = recv(w->fd, event, sizeof(event), MSG_DONTWAIT);
+        if (n < 0 && errno == ENOBUFS) scan = true; // some were lost
+        if (n <= 0) break;
+        scan |= is_about_input(event, (size_t)n);
+    }
+    if (scan) devices_scan();
+}
+
+static int news_open(void) {
+    struct sockaddr_nl addr = {.nl_family = AF_NETLINK, .nl_groups = 1};
+    int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
+    if (fd < 0) return -errno;
+    news = (init_watch){.name = "input devices", .on_ready = news_ready, .fd = fd};
+    int result = bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ? -errno : init_loop_watch(&news, EPOLLIN);
+    if (result < 0) close(fd);
+    return result;
 }
 
 int buttons_open(void (*on_press)(const char *device)) {
     pressed = on_press;
-    // The directory exists only once there is a device; watching needs it.
-    mkdir(INPUT_DIR, 0755);
-    int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (fd < 0) return -errno;
-    news = (init_watch){.name = "input devices", .on_ready = news_ready, .fd = fd};
-    if (inotify_add_watch(fd, INPUT_DIR, IN_CREATE | IN_ATTRIB) < 0 || init_loop_watch(&news, EPOLLIN) < 0) {
-        int failed = -errno;
-        close(fd);
-        devices_scan();
-        return failed;
-    }
+    int result = news_open();
     devices_scan();
-    return (int)buttons_count();
+    return result < 0 ? result : (int)buttons_count();
 }
