@@ -77,7 +77,7 @@ static bool is_open(const char *node) {
 static void device_try(const char *node) {
     if (strncmp(node, "event", 5) != 0 || strlen(node) >= sizeof(buttons[0].node) || is_open(node)) return;
     char path[64];
-    snprintf(path, sizeof(path), INPUT_DIR "/%s", node);
+    snprintf(path, sizeof(path), INPUT_DIR "/%.31s", node);
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
     button *b = NULL;
@@ -90,8 +90,8 @@ static void device_try(const char *node) {
         return;
     }
     *b = (button){.watch = {.name = "power button", .on_ready = button_ready, .fd = fd}, .used = true};
-    snprintf(b->node, sizeof(b->node), "%s", node);
-    if (ioctl(fd, EVIOCGNAME(sizeof(b->name) - 1), b->name) < 0) snprintf(b->name, sizeof(b->name), "%s", node);
+    snprintf(b->node, sizeof(b->node), "%.31s", node);
+    if (ioctl(fd, EVIOCGNAME(sizeof(b->name) - 1), b->name) < 0) snprintf(b->name, sizeof(b->name), "%.31s", node);
     if (init_loop_watch(&b->watch, EPOLLIN) < 0) {
         close(fd);
         b->used = false;
