@@ -153,6 +153,7 @@
 #define LIMIT_STABLE_MS 600000u            // the gateway served so long: the boot was good, counters go to 0
 #define LIMIT_HEARTBEAT_MS 15000u          // a gateway thread that stands still for longer is stuck
 #define LIMIT_GATEWAY_START_MS 60000u      // from start to ready; more is a hang
+#define LIMIT_WATCHDOGS 4u                 // devices looked at for one that is hardware
 #define LIMIT_WATCHDOG_S 60u               // hardware watchdog's timeout
 #define LIMIT_SHUTDOWN_MS 20000u           // the ordered shutdown, all of it
 #define LIMIT_DRAIN_MS 10000u              // of which the gateway's drain

@@ -172,10 +172,12 @@ static void watchdog_begin(void) {
     u32 wanted_s = LIMIT_WATCHDOG_S;
     const char *text = init_cmdline_get("sluice.watchdog");
     if (text != NULL) wanted_s = (u32)MAX(5l, MIN(strtol(text, NULL, 10), 600l));
-    int timeout_s = watchdog_open("/dev/watchdog", wanted_s);
-    if (timeout_s > 0) init_info("hardware watchdog: resets the machine after %d s without feeding", timeout_s);
-    else if (timeout_s == -ENOENT) init_info("no hardware watchdog");
-    else init_warn("hardware watchdog: %s", errno_name(timeout_s));
+    char path[32];
+    watchdog_find(path, sizeof(path));
+    int timeout_s = watchdog_open(path, wanted_s);
+    if (timeout_s > 0) init_info("watchdog %s (%s): resets the machine after %d s without feeding", path, watchdog_identity(), timeout_s);
+    else if (timeout_s == -ENOENT) init_info("no watchdog");
+    else init_warn("watchdog %s: %s", path, errno_name(timeout_s));
     watchdog_start(supervise_is_healthy);
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/watchdog.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -36,6 +37,27 @@ static void timeout_set(u32 wanted_s) {
     int in_force = 0;
     if (ioctl(dog.fd, WDIOC_GETTIMEOUT, &in_force) == 0 && in_force > 0) dog.timeout_s = (u32)in_force;
     else dog.timeout_s = wanted_s;
+}
+
+static bool identity_read(u32 number, char *out, size_t size) {
+    char path[64];
+    snprintf(path, sizeof(path), "/sys/class/watchdog/watchdog%u/identity", number);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    ssize_t n = read(fd, out, size - 1);
+    close(fd);
+    out[MAX(n, 0)] = '\0';
+    return n > 0;
+}
+
+void watchdog_find(char *out, size_t size) {
+    char identity[64];
+    snprintf(out, size, "/dev/watchdog");
+    for (u32 i = 0; i < LIMIT_WATCHDOGS; i++) {
+        if (!identity_read(i, identity, sizeof(identity)) || strncmp(identity, "Software Watchdog", 17) == 0) continue;
+        snprintf(out, size, "/dev/watchdog%u", i);
+        return;
+    }
 }
 
 int watchdog_open(const char *path, u32 timeout_s) {
@@ -76,6 +98,10 @@ void watchdog_shutdown(u32 budget_s) {
     if (dog.fd < 0) return;
     timeout_set(budget_s);
     feed();
+}
+
+const char *watchdog_identity(void) {
+    return dog.identity;
 }
 
 void watchdog_describe(yyjson_mut_doc *doc, yyjson_mut_val *to) {

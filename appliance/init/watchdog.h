@@ -10,13 +10,16 @@
 
 #include "base/base.h"
 
-// Opens /dev/watchdog0 or /dev/watchdog and sets the timeout (seconds; what the device makes of it is taken). Returns
+// Which device: hardware before the kernel's software one, which does not outlive a kernel that hangs.
+void watchdog_find(char *out, size_t size);
+// Opens it and sets the timeout (seconds; what the device makes of it is taken). Returns
 // the timeout in force, or -errno (-ENOENT: there is none).
 int watchdog_open(const char *path, u32 timeout_s);
 // Feeds now and then by a timer, as long as may_feed() returns true.
 void watchdog_start(bool (*may_feed)(void));
 // The last feed: from now on the machine has budget_s to go down by itself.
 void watchdog_shutdown(u32 budget_s);
+const char *watchdog_identity(void); // "" without a device
 void watchdog_describe(yyjson_mut_doc *doc, yyjson_mut_val *to);
 
 #endif
