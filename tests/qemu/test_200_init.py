@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PID 1 on a machine: one disk's life over several boots, in this order. Each boot looks at several things, since booting
+is what takes the time."""
+import http.client
+import json
+import os
+import re
+
+import pytest
+
+from harness.disk import MIB, damage, make_disk, put_state, state_values
+from harness.helper import helper
+from harness.overlay import overlay
+from harness.timeserver import TimeServer
+from harness.vm import BOOT_GUARD_S, Vm, out
+
+ARCH, MACHINE = "x86_64", "q35"
+DISK_BYTES = 64 * MIB
+NO_CLOCK = ("-rtc", "base=2020-01-01T00:00:00")
+
+
+def ask(vm, name, body=None):
+    """A request to init through the gateway's admin port."""
+    host, port = vm.address(9600)
+    conn = http.client.HTTPConnection(host, port, timeout=30)
+    conn.request("POST" if body else "GET", f"/api/appliance/{name}", body, {"Host": "127.0.0.1", "X-Sluice-Admin": "1"})
+    answer = conn.getresponse()
+    data = json.loads(answer.read())
+    assert answer.status == 200, data
+    return data
+
+
+class Life:
+    """The disk, and what is known of the machine that boots from it."""
+
+    def __init__(self, directory):
+        self.directory, self.disk = directory, os.path.join(directory, "disk")
+        self.data_at = make_disk(self.disk, DISK_BYTES)
+        self.machine_id = None
+
+    def boot(self, meddle=None, files=(), append="", **more):
+        files = dict(files)
+        if meddle:
+            files["meddle"] = helper("meddle", ARCH)
+            append += f" rdinit=/meddle meddle={meddle}"
+        initrd = overlay(os.path.join(self.directory, "initrd"), files) if files else None
+        return Vm(ARCH, MACHINE, memory=192, disks=[self.disk], initrd=initrd, append=append,
+                  **{"reboot": False, **more})
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory):
+    return Life(str(tmp_path_factory.mktemp("disk")))
+
+
+@pytest.mark.guard(300)
+def test_first_boot_grows_the_disk_restarts_a_crashed_gateway_and_ends_by_the_power_button(life):
+    with life.boot(meddle="crash:1", extra=NO_CLOCK) as vm:
+        vm.wait_console(r"state record: empty")
+        vm.wait_console(r"clock 20\d\d-.* from: build")
+        vm.wait_console(r"power button: ")
+        vm.wait_console(r"data partition: grown to 61 MiB")
+        vm.wait_console(r"gateway ended after .* signal 11", what="the gateway is killed")
+        vm.set_mark()
+        vm.wait_console(r"gateway ready")
+        state = ask(vm, "appliance")
+        assert state["gateway"]["restarts"] == 1 and state["gateway"]["state"] == "serving", state
+        assert state["data"]["outcome"] == "mounted" and state["data"]["bytes"] > 40 * MIB, state
+        assert state["state"]["health"] == "empty" and state["watchdog"]["held_back"] is False, state
+        assert re.fullmatch(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}", state["machine_id"]), state
+        assert state["hostname"] == "sluice-" + state["machine_id"][:8]
+        life.machine_id = state["machine_id"]
+        vm.press_power()
+        assert vm.wait_exit(BOOT_GUARD_S) == 0
+        assert "power off: Power Button" in vm.console(), vm.console()[-2000:]
+        assert "stopped in order" in vm.console()
+    values, _ = state_values(life.disk)
+    assert values["boot.end"] == b"Power Button" and values["machine_id"].hex() == life.machine_id
+    assert int(values["saved_time"]) > 1_790_000_000 and len(values["seed"]) == 32, values
+    life.seed, life.saved = values["seed"], int(values["saved_time"])
+
+
+@pytest.mark.guard(300)
+def test_second_boot_knows_itself_sets_its_clock_and_restarts_when_asked(life):
+    """Two of three servers agree; the third is a year off."""
+    right = life.saved + 86400 * 30
+    servers = [TimeServer(t) for t in (right, right + 86400 * 365, right)]
+    text = "".join(f" 10.0.2.2:{s.port}" for s in servers).strip()
+    with open(os.path.join(os.environ["REPO"], "rootfs", "sluice.conf")) as f:
+        conf = f.read() + f'\nnetwork default {{ ntp = "{text}"; }}\n'
+    with life.boot(files={"etc/sluice/sluice.conf": conf.encode()}, extra=NO_CLOCK) as vm:
+        vm.wait_console(r"clock 20\d\d-.* from: saved time")
+        vm.wait_console(rf"machine id {life.machine_id} \(kept\)")
+        vm.wait_console(r"boot 2, the last one ended: Power Button")
+        vm.wait_console(r"gateway ready")
+        vm.wait_console(r"clock stepped by .* to 20\d\d")
+        vm.wait_console(r"clock synchronised by 10\.0\.2\.2")
+        assert "grown" not in vm.console()
+        clock = ask(vm, "clock")
+        assert clock["synced"] and clock["steps"] == 1 and clock["hardware_clock"], clock
+        assert abs(clock["offset_ms"] / 1000 - 86400 * 30) < 3600, clock
+        assert ask(vm, "restart", '{"confirm":true}') == {"shutting_down": True}
+        assert vm.wait_exit(BOOT_GUARD_S) == 0
+        assert "restart: restart asked for by the admin" in vm.console(), vm.console()[-2000:]
+    for server in servers:
+        assert server.asked >= 1
+        server.close()
+    values, _ = state_values(life.disk)
+    assert abs(int(values["saved_time"]) - right) < 3600, values
+    assert values["seed"] != life.seed
+
+
+@pytest.mark.guard(300)
+def test_third_boot_starts_empty_after_damage_and_is_reset_by_the_watchdog(life):
+    """The file system is beyond repair. A stopped gateway is not restarted in time for this short watchdog."""
+    damage(life.disk, life.data_at, 12 * MIB)
+    with life.boot(meddle="stop", append="sluice.watchdog=5",
+                   extra=("-device", "i6300esb", "-action", "watchdog=poweroff")) as vm:
+        vm.wait_console(r"watchdog /dev/watchdog\d \(i6300ESB.*\): resets the machine after 5 s")
+        vm.wait_console(r"BEYOND REPAIR")
+        vm.wait_console(r"data partition: .* is made anew on")
+        vm.wait_console(r"gateway ready")
+        vm.wait_console(r"watchdog: not fed")
+        vm.wait_exit(BOOT_GUARD_S)
+        assert "power off:" not in vm.console(), vm.console()[-2000:]
+
+
+@pytest.mark.guard(400)
+def test_crash_loop_restarts_the_machine_and_then_stays_up(life):
+    """The record says that two boots ended in a crash loop already."""
+    values, _ = state_values(life.disk)
+    put_state(life.disk, {**values, "boot.crash_reboots": b"2"})
+    with life.boot(meddle="crash:100000", reboot=True) as vm:
+        vm.wait_console(r"crash loop \(.*restarting the machine, 3 of 3")
+        vm.wait_console(r"the last one ended: crash loop")
+        vm.wait_console(r"STATUS MODE")
+        assert vm.running()
+
+
+@pytest.mark.guard(200)
+def test_both_slots_damaged_and_no_data_partition(life):
+    damage(life.disk, MIB, 1 * MIB)
+    with life.boot(append="sluice.data=none") as vm:
+        vm.wait_console(r"state record: lost")
+        vm.wait_console(r"machine id [0-9a-f]{32} \(made now")
+        vm.wait_console(r"data partition: none")
+        vm.wait_console(r"gateway ready")
+        state = ask(vm, "appliance")
+        assert state["machine_id"] != life.machine_id and state["gateway"]["volatile_data"], state
+
+
+def test_files_of_the_build_are_there():
+    for name in ("vmlinux", "e2fsck", "mke2fs"):
+        assert os.path.exists(out(ARCH, name)), name
