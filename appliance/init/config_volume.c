@@ -224,7 +224,7 @@ static void take_cidata(int fd) {
     int count = scandir("/sys/class/block", &list, NULL, by_name);
     for (int i = 0; i < count && i < DEVICES_MAX && r.device[0] == '\0'; i++) {
         const char *name = list[i]->d_name;
-        if (name[0] == '.' || strncmp(name, "ram", 3) == 0 || strlen(name) >= sizeof(r.device)) continue;
+        if (name[0] == '.' || strncmp(name, "ram", 3) == 0 || strncmp(name, "loop", 4) == 0 || strlen(name) >= sizeof(r.device)) continue;
         volume_kind kind = recognise_device(name, label);
         if (kind == VOLUME_NONE || !volume_is_cidata(label)) continue;
         if (!mount_volume(name, kind, &r)) break;
@@ -283,10 +283,21 @@ static bool take_record(int fd, u64 deadline_ns, volume_file *esp, volume_file *
     return true;
 }
 
+static bool any_device(void) {
+    DIR *d = opendir("/sys/class/block");
+    bool found = false;
+    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && !found; e = readdir(d)) {
+        found = e->d_name[0] != '.' && strncmp(e->d_name, "ram", 3) != 0 && strncmp(e->d_name, "loop", 4) != 0;
+    }
+    if (d != NULL) closedir(d);
+    return found;
+}
+
 void volume_read(bool wait_esp, u32 wait_ms, volume_file *esp, volume_file *cidata) {
     int pipe_fds[2];
     u64 deadline_ns = clock_mono_ns() + wait_ms * NS_PER_MS;
     *esp = *cidata = (volume_file){0};
+    if (!wait_esp && !any_device()) return; // started without a disk: nothing to wait for, no process to start
     if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
         init_warn("configuration: no pipe for reading disks: %s", errno_name(errno));
         return;
