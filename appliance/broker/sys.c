@@ -26,7 +26,7 @@ typedef struct sys_values {
     u64 messages_in, messages_out, in_flight, queued, queued_bytes;
     u64 publish_in, publish_out, publish_dropped, publish_bytes_in, publish_bytes_out;
     u64 bytes_in, bytes_out, conns_opened, connects;
-    u64 subscriptions, memory;
+    u64 subscriptions, shared, retained, memory;
 } sys_values;
 
 typedef struct sys_row {
@@ -57,6 +57,8 @@ static const sys_row rows[] = {
     ROW("bytes/received", bytes_in),
     ROW("bytes/sent", bytes_out),
     ROW("subscriptions/count", subscriptions),
+    ROW("shared_subscriptions/count", shared),
+    ROW("retained messages/count", retained),
     ROW("heap/current", memory),
 };
 
@@ -123,6 +125,8 @@ static void values_take(const sys_topics *s, sys_values *v) {
         v->conns_opened += counter_get(&m->conns_opened);
         v->connects += counter_get(&m->mqtt_packets_in[MQTT_CONNECT]);
         v->subscriptions += usage.subscriptions;
+        v->shared += usage.shared;
+        v->retained += usage.retained;
         v->memory += usage.memory_bytes + counter_get(&m->memory_used);
     }
     v->clients_away = v->clients_total - MIN(v->clients_connected, v->clients_total);

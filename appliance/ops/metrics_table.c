@@ -11,6 +11,7 @@
 #include "ops/metrics.h"
 #include "ops/process.h"
 #include "ops/request.h"
+#include "proto/mqtt.h"
 #include "version.h"
 
 // --- process ---
@@ -170,6 +171,39 @@ EMIT_BROKER(memory, memory_bytes)
 EMIT_BROKER(memory_max, memory_budget_bytes)
 EMIT_BROKER(transit, in_transit)
 
+#define EMIT_MQTT_PACKETS(direction) \
+    static void emit_mqtt_##direction(text *out, const metric_family *f, const gateway *gw, const worker *w) { \
+        (void)gw; \
+        for (u32 i = MQTT_CONNECT; i <= MQTT_AUTH; i++) { \
+            char labels[64]; \
+            snprintf(labels, sizeof(labels), "type=\"%s\"", mqtt_type_name(i)); \
+            metric_sample(out, f, w, labels, counter_get(&w->metrics.mqtt_##direction[i])); \
+        } \
+    }
+EMIT_MQTT_PACKETS(packets_in)
+EMIT_MQTT_PACKETS(packets_out)
+
+#define EMIT_MQTT_QOS(direction) \
+    static void emit_mqtt_##direction(text *out, const metric_family *f, const gateway *gw, const worker *w) { \
+        (void)gw; \
+        for (u32 i = 0; i < 3; i++) { \
+            char labels[64]; \
+            snprintf(labels, sizeof(labels), "qos=\"%u\"", i); \
+            metric_sample(out, f, w, labels, counter_get(&w->metrics.mqtt_##direction[i])); \
+        } \
+    }
+EMIT_MQTT_QOS(publish_in)
+EMIT_MQTT_QOS(publish_out)
+
+static void emit_mqtt_drops(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw;
+    for (u32 i = 0; i < MQTT_DROP_REASONS; i++) {
+        char labels[64];
+        snprintf(labels, sizeof(labels), "reason=\"%s\"", mqtt_drop_name(i));
+        metric_sample(out, f, w, labels, counter_get(&w->metrics.mqtt_drops[i]));
+    }
+}
+
 #define PROCESS(name, type, emit, help) \
     {name, help, type, SCOPE_PROCESS, SOURCE_EMIT, 0, UNIT_ONE, emit}
 #define EMIT(name, type, scope, emit, help) {name, help, type, scope, SOURCE_EMIT, 0, UNIT_ONE, emit}
@@ -244,6 +278,39 @@ const metric_family metric_families[] = {
          "Budget of that memory."),
     EMIT("sluice_broker_in_transit", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_transit,
          "Messages handed to other workers and not returned yet."),
+
+    DEVICE("sluice_mqtt_clients", METRIC_GAUGE, mqtt_online, "MQTT clients connected."),
+    DEVICE("sluice_mqtt_sessions", METRIC_GAUGE, mqtt_sessions,
+           "MQTT sessions, those of absent clients included."),
+    DEVICE("sluice_mqtt_sessions_created_total", METRIC_COUNTER, mqtt_sessions_made, "MQTT sessions made."),
+    DEVICE("sluice_mqtt_sessions_expired_total", METRIC_COUNTER, mqtt_sessions_expired,
+           "MQTT sessions ended because their client did not come back."),
+    DEVICE("sluice_mqtt_sessions_taken_over_total", METRIC_COUNTER, mqtt_sessions_taken_over,
+           "Connections ended because another one came with the same client id."),
+    DEVICE("sluice_mqtt_sessions_refused_total", METRIC_COUNTER, mqtt_sessions_refused,
+           "MQTT clients refused for want of room for a session."),
+    EMIT("sluice_mqtt_packets_received_total", METRIC_COUNTER, SCOPE_DEVICE, emit_mqtt_packets_in,
+         "MQTT packets from clients, by type."),
+    EMIT("sluice_mqtt_packets_sent_total", METRIC_COUNTER, SCOPE_DEVICE, emit_mqtt_packets_out,
+         "MQTT packets to clients, by type."),
+    EMIT("sluice_mqtt_publish_received_total", METRIC_COUNTER, SCOPE_DEVICE, emit_mqtt_publish_in,
+         "Messages from MQTT clients, by QoS."),
+    EMIT("sluice_mqtt_publish_sent_total", METRIC_COUNTER, SCOPE_DEVICE, emit_mqtt_publish_out,
+         "Messages to MQTT clients, by QoS; what is sent again counts again."),
+    DEVICE("sluice_mqtt_payload_received_bytes_total", METRIC_COUNTER, mqtt_publish_bytes_in,
+           "Payload of messages from MQTT clients."),
+    DEVICE("sluice_mqtt_payload_sent_bytes_total", METRIC_COUNTER, mqtt_publish_bytes_out,
+           "Payload of messages to MQTT clients."),
+    DEVICE("sluice_mqtt_in_flight", METRIC_GAUGE, mqtt_in_flight,
+           "QoS 1 and 2 messages sent to MQTT clients and not acknowledged yet."),
+    DEVICE("sluice_mqtt_queued", METRIC_GAUGE, mqtt_queued, "Messages that wait for MQTT clients."),
+    DEVICE("sluice_mqtt_queued_bytes", METRIC_GAUGE, mqtt_queued_bytes,
+           "What those messages are charged with; one that waits for several clients counts for each."),
+    EMIT("sluice_mqtt_dropped_total", METRIC_COUNTER, SCOPE_DEVICE, emit_mqtt_drops,
+         "Messages that an MQTT client did not get, or that were not taken from one (denied), by reason."),
+    DEVICE("sluice_mqtt_wills_total", METRIC_COUNTER, mqtt_wills, "Wills published."),
+    DEVICE("sluice_events_dropped_total", METRIC_COUNTER, events_dropped,
+           "$events messages dropped because of congestion."),
 
     WORKER("sluice_loops_total", METRIC_COUNTER, loops, UNIT_ONE, "Turns of the worker's loop."),
     WORKER("sluice_worker_stalls_total", METRIC_COUNTER, stalls, UNIT_ONE,

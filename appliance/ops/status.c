@@ -56,11 +56,12 @@ static void put_worker(json *j, yyjson_mut_val *o, const worker *w, hist *scratc
     for (u32 i = 0; i < ARRAY_LEN(w->segment_slabs); i++) put_slab(j, slabs, w->segment_slabs[i]);
 }
 
-static bool is_device_listener(const config *conf, const char *name) {
+static const char *listener_protocol_name(const config *conf, const char *name) {
     for (u32 i = 0; i < conf->listener_count; i++) {
-        if (strcmp(conf->listeners[i].name, name) == 0) return true;
+        if (strcmp(conf->listeners[i].name, name) != 0) continue;
+        return conf->listeners[i].protocol == PROTOCOL_MQTT ? "mqtt" : "frame";
     }
-    return false;
+    return "http";
 }
 
 static void put_listeners(json *j, const gateway *gw, const config *conf) {
@@ -70,7 +71,7 @@ static void put_listeners(json *j, const gateway *gw, const config *conf) {
         const listener_shared *l = __atomic_load_n(&gw->listeners[i], __ATOMIC_ACQUIRE);
         yyjson_mut_val *o = json_arr_obj(j, list);
         json_str(j, o, "name", l->name);
-        json_str(j, o, "protocol", is_device_listener(conf, l->name) ? "frame" : "http");
+        json_str(j, o, "protocol", listener_protocol_name(conf, l->name));
         json_str(j, o, "bind", l->bound.text);
         json_u64(j, o, "conns", __atomic_load_n(&l->conns, __ATOMIC_RELAXED));
     }

@@ -13,6 +13,8 @@
 #include "proto/mqtt_session.h"
 #include "proto/mqtt_write.h"
 
+#define OVER_TRIES 16u // of one packet, with a client at its limit
+
 typedef struct subscribe_item {
     mqtt_subscribing *of;
     const char *filter;      // in texts, without the share; NULL = no retained messages wanted (any more)
@@ -28,6 +30,7 @@ struct mqtt_subscribing {
     u32 bytes;               // of this record
     u32 count, at;
     u32 pending;             // filters not in force yet
+    u32 over;                // filters refused because the client has too many
     u16 packet_id;
     bool answered;           // SUBACK sent, or nobody to send it to
     bool orphan;             // its connection is gone
@@ -187,6 +190,8 @@ static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, u
     mqtt_session *s = mqtt_session_of(c);
     const listener_config *conf = mqtt_conf(c);
     item->code = refusal_of(c, f, id);
+    // One that exists may be replaced at the limit; whether it does is known only by trying.
+    if (item->code == 0 && item->of->over >= OVER_TRIES) item->code = MQTT_REASON_QUOTA_EXCEEDED;
     if (item->code != 0) return 0;
     item->options = (subscription_options){
         .qos = (u8)MIN(f->qos, conf->max_qos),
@@ -207,6 +212,7 @@ static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, u
         (void)broker_unsubscribe(mqtt_broker(s), &s->subscriber, (const char *)f->share.data, f->share.len,
                                  (const char *)f->filter.data, f->filter.len);
         item->code = MQTT_REASON_QUOTA_EXCEEDED;
+        item->of->over++;
         return 0;
     }
     if (result == BROKER_PENDING) item->of->pending++;
