@@ -50,6 +50,7 @@
 #define LIMIT_NAME_BYTES 64u               // names of listeners, streams, uplinks
 
 // --- routing ---
+#define LIMIT_MATCH_CACHE 4096u            // topics of a worker whose matching filters are remembered
 #define LIMIT_SHARED_TRIES 64u             // members of a shared subscription a worker offers a message to
 #define LIMIT_SHARED_WAITING 1024u         // messages that wait for the members of one, when all are full
 #define LIMIT_RETAINED_TURN 4096u          // nodes of the retained store looked at in one turn of the loop

@@ -84,6 +84,7 @@ static bool parts_create(broker *b) {
     if (!scratch_init(b, &b->found, sizeof(route_filter *))) return false;
     if (!scratch_init(b, &b->hits, sizeof(route_hit))) return false;
     if (!scratch_init(b, &b->picks, sizeof(route_pick))) return false;
+    if (match_cache_init(b) < 0) return false;
     return retained_init(&b->retained, b) == 0;
 }
 

@@ -25,39 +25,6 @@ static route_hit *hit_at(const broker *b, u32 i) {
     return &((route_hit *)b->hits.items)[i];
 }
 
-// --- matching ---
-
-typedef struct collector {
-    broker *b;
-    route_match *match;
-} collector;
-
-static void collect_visit(void *value, void *context) {
-    route_filter *f = value;
-    const collector *c = context;
-    route_match *match = c->match;
-    match->workers_mask |= f->remote_mask;
-    if (f->first == NULL && f->groups == NULL) return;
-    if (!scratch_push_room(c->b, &c->b->found)) {
-        match->no_memory = true;
-        return;
-    }
-    ((route_filter **)c->b->found.items)[c->b->found.used++] = f;
-    match->count++;
-    match->plain += f->first != NULL;
-    match->groups += f->groups != NULL;
-}
-
-void match_collect(broker *b, const char *topic, u32 topic_len, route_match *match) {
-    *match = (route_match){.base = b->found.used};
-    collector c = {b, match};
-    trie_match(b->filters, topic, topic_len, collect_visit, &c);
-}
-
-void match_end(broker *b, const route_match *match) {
-    b->found.used = match->base;
-}
-
 // --- gathering ---
 
 static bool wants(const subscription *s, const publication *p) {

@@ -11,7 +11,6 @@
 #include <errno.h>
 
 #include "broker/route.h"
-#include "broker/topic.h"
 
 typedef struct routing {
     const publication *p;
@@ -105,17 +104,17 @@ static int keep_here(broker *b, routing *r) {
 
 // All that can fail.
 static int prepare(broker *b, routing *r) {
-    match_collect(b, r->p->topic, r->p->topic_len, &r->match);
-    if (r->match.no_memory) return no_memory(b);
+    int result = match_collect(b, r->p->topic, r->p->topic_len, &r->match);
+    if (result < 0) return result == -ENOMEM ? no_memory(b) : result;
     if (r->match.groups > 0) {
-        int result = picks_make(b, r);
+        result = picks_make(b, r);
         if (result < 0) return result;
     }
     if (r->p->retain) {
         r->keeper = (int)retained_keeper(b->owner, r->p->topic, r->p->topic_len);
         if (r->p->payload_len > 0 && !retained_has_room(b, (u32)r->keeper, r->p)) return -ENOSPC;
     }
-    int result = parcel_make(b, r);
+    result = parcel_make(b, r);
     if (result < 0) return result;
     result = keep_here(b, r);
     if (result < 0) return result;
@@ -150,7 +149,6 @@ static void perform(broker *b, routing *r) {
 }
 
 int broker_publish(broker *b, const publication *p, bool *matched) {
-    if (!topic_name_is_valid(p->topic, p->topic_len)) return -EINVAL;
     publication dated = *p;
     if (dated.published_ns == 0) dated.published_ns = b->owner->now_ns;
     routing r = {.p = &dated, .picks_base = b->picks.used, .keeper = -1};
@@ -178,8 +176,8 @@ static int deliver_received(broker *b, parcel_slot *slot, message **stored) {
     const publication *p = &slot->of->message;
     route_match match;
     route_hits hits;
-    match_collect(b, p->topic, p->topic_len, &match);
-    int result = match.no_memory ? -ENOMEM : hits_collect(b, &match, p, &hits);
+    int result = match_collect(b, p->topic, p->topic_len, &match);
+    if (result == 0) result = hits_collect(b, &match, p, &hits);
     if (result == 0) {
         hits_deliver(b, &hits, p, stored);
         hits_end(b, &hits);

@@ -3,10 +3,11 @@
 // modules.
 //
 //   broker.c     life, dispatch of worker messages        route.c      publish, across workers
-//   subscribe.c  local subscriptions                      deliver.c    to the local subscribers
+//   match.c      which filters a topic matches            deliver.c    to the local subscribers
+//   subscribe.c  local subscriptions                      message.c    messages kept by reference
 //   announce.c   telling the other workers of filters     parcel.c     what travels between workers
 //   shared.c     groups of shared subscriptions           shared_place.c  to which member
-//   message.c    messages kept by reference               retained*.c  the retained store
+//   retained.c, retained_store.c  the retained messages
 //
 // Between workers travels a pointer to a parcel_slot (spsc_message.ptr; arg is the sender). A
 // parcel is allocated, written and freed by the worker it comes from; a receiver reads it, owns its
@@ -166,6 +167,8 @@ typedef struct scratch {
     u32 used, size, item_bytes;
 } scratch;
 
+typedef struct match_cache match_cache;
+
 // A subscription that matched.
 typedef struct route_hit {
     const subscription *s;
@@ -192,6 +195,7 @@ struct broker {
     u32 busy;            // depth of running callbacks: nothing is freed meanwhile
     u64 stamp;           // of the last collection of subscribers
     scratch found, hits, picks;
+    match_cache *cache;
     subscription *ended; // to be freed when busy falls to 0
     interest *lagging;
     share_group *waiting;
@@ -273,16 +277,22 @@ void groups_retry(broker *b);
 void picks_received(broker *b, parcel *p, message **stored);
 void picks_returned(broker *b, parcel_slot *slot);
 
-// --- deliver.c ---
-// The filters that a topic matches, at the end of broker.found; within broker_enter.
+// --- match.c ---
+// The filters that a topic matches, at the end of broker.found; within broker_enter, until match_end.
 typedef struct route_match {
     u64 workers_mask; // other workers with plain subscriptions
     u32 base, count;  // in broker.found
     u32 plain, groups;
     bool no_memory;
 } route_match;
-void match_collect(broker *b, const char *topic, u32 topic_len, route_match *match);
+// 0, -EINVAL: not a topic name, -ENOMEM.
+int match_collect(broker *b, const char *topic, u32 len, route_match *match);
 void match_end(broker *b, const route_match *match);
+int match_cache_init(broker *b);
+// A filter has come or is about to go.
+void match_cache_invalidate(broker *b);
+
+// --- deliver.c ---
 // Gets ready to deliver to plain subscriptions: after it nothing can fail. 0 or -ENOMEM.
 typedef struct route_hits {
     u32 base, count;  // in broker.hits; unused when one filter matches

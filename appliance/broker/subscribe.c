@@ -115,6 +115,7 @@ route_filter *filter_acquire(broker *b, const char *filter, u32 len) {
     }
     *f = (route_filter){.node = node};
     trie_node_set_value(node, f);
+    match_cache_invalidate(b);
     return f;
 }
 
@@ -123,6 +124,7 @@ void filter_release(broker *b, route_filter *f) {
     u64 workers = f->remote_mask | it->told_mask | it->in_flight_mask;
     if (f->first != NULL || f->groups != NULL || workers != 0 || it->lagging) return;
     trie_node *node = f->node;
+    match_cache_invalidate(b);
     trie_node_set_value(node, NULL);
     trie_prune(b->filters, node);
     pool_free(b->memory, f, sizeof(*f));

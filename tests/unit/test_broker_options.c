@@ -279,6 +279,42 @@ static void test_subscribed_inside(void **state) {
     stop_clean();
 }
 
+// Topics met again and again are remembered: whatever is subscribed or removed in between counts at once.
+static void test_remembered_topics(void **state) {
+    (void)state;
+    start(2);
+    peer a, b, c;
+    peer_init(&a, 0);
+    peer_init(&b, 0);
+    peer_init(&c, 1);
+    u32 want_a = 0, want_b = 0, want_c = 0;
+    for (u32 round = 0; round < 600; round++) {
+        if (round % 7 == 0) subscribe(&a, NULL, "r/#");
+        if (round % 7 == 4) broker_unsubscribe_all(at(0), &a.s);
+        if (round % 11 == 2) subscribe(&b, "g", "r/1");
+        if (round % 11 == 6) broker_unsubscribe_all(at(0), &b.s);
+        if (round % 13 == 3) subscribe(&c, NULL, round % 2 ? "r/1" : "r/#");
+        if (round % 13 == 9) broker_unsubscribe_all(at(1), &c.s);
+        net_pump();
+        for (u32 i = 0; i < 5; i++) {
+            publish(i % 2, "r/1", "1", 1);
+            publish(0, "r/2", "1", 1);
+            assert_int_equal(publish(0, "r/+", "1", 1), -EINVAL);
+        }
+        net_pump();
+        want_a += round % 7 < 4 ? 10 : 0;
+        want_b += round % 11 >= 2 && round % 11 < 6 ? 5 : 0;
+        if (round % 13 >= 3 && round % 13 < 9) want_c += (round - round % 13 + 3) % 2 ? 5 : 10;
+        assert_int_equal(a.received, want_a);
+        assert_int_equal(b.received, want_b);
+        assert_int_equal(c.received, want_c);
+    }
+    broker_unsubscribe_all(at(0), &a.s);
+    broker_unsubscribe_all(at(0), &b.s);
+    broker_unsubscribe_all(at(1), &c.s);
+    stop_clean();
+}
+
 // A receiving worker without memory to gather keeps the message and delivers it later, in order.
 static void test_receiver_without_memory(void **state) {
     (void)state;
@@ -357,6 +393,7 @@ int main(void) {
         cmocka_unit_test(test_publish_inside),
         cmocka_unit_test(test_ended_inside),
         cmocka_unit_test(test_subscribed_inside),
+        cmocka_unit_test(test_remembered_topics),
         cmocka_unit_test(test_receiver_without_memory),
         cmocka_unit_test(test_every_refusal_is_clean),
     };
