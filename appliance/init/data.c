@@ -60,7 +60,8 @@ static void decided(data_outcome outcome) {
     data.outcome = outcome;
     if (!init_data_is_mounted()) {
         ram_mount();
-        init_log(outcome == DATA_NONE ? LOG_INFO : LOG_ERROR, "data partition: %s: nothing that the gateway stores survives a restart",
+        init_log(outcome == DATA_NONE ? LOG_INFO : LOG_ERROR,
+                 "data partition: %s: nothing that the gateway stores survives a restart",
                  outcome_names[outcome]);
     } else {
         init_info("data partition: %s is %s on %s", data.partition, outcome_names[outcome], INIT_DATA_DIR);

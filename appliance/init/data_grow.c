@@ -122,8 +122,8 @@ static int disk_of(const char *partition, char *disk, size_t size, u32 *number) 
 
 // The kernel's view changes while partitions of the disk are in use; no re-reading of the whole table.
 static int kernel_tell(const char *disk, u32 number, u64 first_lba, u64 blocks, u32 block_bytes) {
-    struct blkpg_partition part = {.start = (long long)(first_lba * block_bytes), .length = (long long)(blocks * block_bytes),
-                                   .pno = (int)number};
+    struct blkpg_partition part = {.start = (long long)(first_lba * block_bytes),
+                                   .length = (long long)(blocks * block_bytes), .pno = (int)number};
     struct blkpg_ioctl_arg arg = {.op = BLKPG_RESIZE_PARTITION, .datalen = sizeof(part), .data = &part};
     int fd = open(disk, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -errno;

@@ -74,7 +74,8 @@ static bool has_file_system(const char *partition) {
     if (fd < 0) return false;
     bool read_ok = pread(fd, super, sizeof(super), SUPERBLOCK_AT) == (ssize_t)sizeof(super);
     close(fd);
-    if (read_ok && (super[58] & EXT4_ERRORS) != 0) init_warn("data partition: the kernel noted errors in the file system");
+    bool errors = read_ok && (super[58] & EXT4_ERRORS) != 0;
+    if (errors) init_warn("data partition: the kernel noted errors in the file system");
     return read_ok && super[56] == 0x53 && super[57] == 0xef;
 }
 

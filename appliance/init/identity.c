@@ -51,7 +51,8 @@ static int hex_digit(char c) {
 
 static bool is_placeholder(const u8 uuid[MACHINE_ID_BYTES]) {
     // What a firmware writer leaves in the template of a board.
-    static const u8 vendor_template[] = {0x03, 0x00, 0x02, 0x00, 0x04, 0x00, 0x05, 0x00, 0x00, 0x06, 0x00, 0x07, 0x00, 0x08, 0x00, 0x09};
+    static const u8 vendor_template[] = {0x03, 0x00, 0x02, 0x00, 0x04, 0x00, 0x05, 0x00,
+                                         0x00, 0x06, 0x00, 0x07, 0x00, 0x08, 0x00, 0x09};
     if (memcmp(uuid, vendor_template, MACHINE_ID_BYTES) == 0) return true;
     return memcmp(uuid, uuid + 1, MACHINE_ID_BYTES - 1) == 0;
 }

@@ -15,7 +15,13 @@
 #define MACHINE_ID_BYTES 16u
 #define SEED_BYTES 32u
 
-typedef enum identity_origin { IDENTITY_KEPT, IDENTITY_NEW, IDENTITY_CLONE, IDENTITY_HARDWARE, IDENTITY_RAM } identity_origin;
+typedef enum identity_origin {
+    IDENTITY_KEPT,
+    IDENTITY_NEW,
+    IDENTITY_CLONE,
+    IDENTITY_HARDWARE,
+    IDENTITY_RAM,
+} identity_origin;
 
 // Decides the id; hardware_uuid: 16 bytes, NULL = none plausible. Writes the state record. Sets the host
 // name when `real`.

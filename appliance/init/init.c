@@ -163,8 +163,8 @@ static void state_start(void) {
     bool found = state_partition_find(path, sizeof(path));
     state_health health = state_open(found ? path : NULL, &why);
     bool fine = health == STATE_OK || health == STATE_EMPTY;
-    init_log(fine ? LOG_INFO : LOG_WARN, "state record: %s%s%s, generation %llu", state_health_name(health), why != NULL ? ": " : "",
-             why != NULL ? why : "", (unsigned long long)state_generation());
+    init_log(fine ? LOG_INFO : LOG_WARN, "state record: %s%s%s, generation %llu", state_health_name(health),
+             why != NULL ? ": " : "", why != NULL ? why : "", (unsigned long long)state_generation());
     state_on_dirty(state_dirty);
 }
 
@@ -175,9 +175,14 @@ static void watchdog_begin(void) {
     char path[32];
     watchdog_find(path, sizeof(path));
     int timeout_s = watchdog_open(path, wanted_s);
-    if (timeout_s > 0) init_info("watchdog %s (%s): resets the machine after %d s without feeding", path, watchdog_identity(), timeout_s);
-    else if (timeout_s == -ENOENT) init_info("no watchdog");
-    else init_warn("watchdog %s: %s", path, errno_name(timeout_s));
+    if (timeout_s > 0) {
+        init_info("watchdog %s (%s): resets the machine after %d s without feeding", path, watchdog_identity(),
+                  timeout_s);
+    } else if (timeout_s == -ENOENT) {
+        init_info("no watchdog");
+    } else {
+        init_warn("watchdog %s: %s", path, errno_name(timeout_s));
+    }
     watchdog_start(supervise_is_healthy);
 }
 
@@ -195,8 +200,8 @@ static void last_boot_report(void) {
     u64 boots = state_get_u64("boot.count", 0) + 1;
     len = MIN(len, (int)sizeof(end));
     bool known = len > 0;
-    init_log(known || boots == 1 ? LOG_INFO : LOG_WARN, "boot %llu, the last one ended: %.*s", (unsigned long long)boots, known ? len : 7,
-             known ? end : boots == 1 ? "(first)" : "unknown");
+    init_log(known || boots == 1 ? LOG_INFO : LOG_WARN, "boot %llu, the last one ended: %.*s",
+             (unsigned long long)boots, known ? len : 7, known ? end : boots == 1 ? "(first)" : "unknown");
     if (!known && boots > 1) init_warn("the last boot did not end in order: power cut, reset or panic");
     describe_last_end(known ? end : "", known ? (u32)len : 0);
     state_put_u64("boot.count", boots);

@@ -53,7 +53,8 @@ static bool record_read(record *r, int fd) {
 
 static void record_take(const char *name) {
     char path[256];
-    if (count == LIMIT_PSTORE_RECORDS || bytes_held >= LIMIT_PSTORE_BYTES || strlen(name) >= sizeof(records[0].name)) return;
+    bool full = count == LIMIT_PSTORE_RECORDS || bytes_held >= LIMIT_PSTORE_BYTES;
+    if (full || strlen(name) >= sizeof(records[0].name)) return;
     snprintf(path, sizeof(path), "%s/%s", store_dir, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return;
@@ -75,7 +76,9 @@ void pstore_collect_from(const char *dir_path) {
         if (entry->d_name[0] != '.') record_take(entry->d_name);
     }
     if (dir != NULL) closedir(dir);
-    if (count > 0) init_warn("the kernel left %u crash records (%zu bytes): `sluice ctl appliance pstore` shows them", count, bytes_held);
+    if (count == 0) return;
+    init_warn("the kernel left %u crash records (%zu bytes): `sluice ctl appliance pstore` shows them", count,
+              bytes_held);
 }
 
 void pstore_collect(void) {

@@ -32,8 +32,10 @@ init_shared *init_shared_attach(void) {
     errno = 0;
     long fd = strtol(text, &end, 10);
     struct stat st;
-    if (errno != 0 || *end != '\0' || end == text || fd < 3 || fd > INT32_MAX) return attach_failed(text, "no descriptor");
-    if (fstat((int)fd, &st) < 0 || st.st_size != (off_t)INIT_SHARED_BYTES) return attach_failed(text, "not init's page");
+    bool is_number = errno == 0 && *end == '\0' && end != text;
+    if (!is_number || fd < 3 || fd > INT32_MAX) return attach_failed(text, "no descriptor");
+    bool is_page = fstat((int)fd, &st) == 0 && st.st_size == (off_t)INIT_SHARED_BYTES;
+    if (!is_page) return attach_failed(text, "not init's page");
     init_shared *s = mmap(NULL, INIT_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
     if (s == MAP_FAILED) return attach_failed(text, errno_name(errno));
     if (load32(&s->magic) != INIT_SHARED_MAGIC) {

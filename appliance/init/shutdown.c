@@ -64,7 +64,8 @@ static void others_end(void) {
 }
 
 static void machine_end(void) {
-    static const int commands[] = {[INIT_POWEROFF] = RB_POWER_OFF, [INIT_REBOOT] = RB_AUTOBOOT, [INIT_HALT] = RB_HALT_SYSTEM};
+    static const int commands[] = {
+        [INIT_POWEROFF] = RB_POWER_OFF, [INIT_REBOOT] = RB_AUTOBOOT, [INIT_HALT] = RB_HALT_SYSTEM};
     init_log_drain(CONSOLE_DRAIN_MS);
     sync();
     reboot(commands[sd.end]);

@@ -58,7 +58,8 @@ static struct {
     .over = {.name = "time servers", .on_fire = round_over},
 };
 
-static const char *const fallback[LIMIT_NTP_FALLBACK] = {"0.pool.ntp.org", "1.pool.ntp.org", "2.pool.ntp.org", "3.pool.ntp.org"};
+static const char *const fallback[LIMIT_NTP_FALLBACK] = {
+    "0.pool.ntp.org", "1.pool.ntp.org", "2.pool.ntp.org", "3.pool.ntp.org"};
 
 // --- names ---
 
@@ -76,7 +77,8 @@ bool sntp_server_split(const char *text, char *host, size_t host_size, char *por
         port_at = end + 1;
     }
     size_t len = (size_t)(end - text);
-    if (len == 0 || len >= host_size || (port_at != NULL && (*port_at == '\0' || strlen(port_at) >= port_size))) return false;
+    if (len == 0 || len >= host_size) return false;
+    if (port_at != NULL && (*port_at == '\0' || strlen(port_at) >= port_size)) return false;
     memcpy(host, text, len);
     host[len] = '\0';
     snprintf(port, port_size, "%s", port_at != NULL ? port_at : "123");
@@ -167,7 +169,8 @@ static bool server_ask(server *s) {
     if (fd < 0) return false;
     s->watch = (init_watch){.name = "time server", .on_ready = server_ready, .fd = fd};
     // Connected: only this address is heard, and the network's refusals are.
-    bool ok = connect(fd, &s->address.addr.any, s->address.len) == 0 && server_send(s) && init_loop_watch(&s->watch, EPOLLIN) == 0;
+    bool ok = connect(fd, &s->address.addr.any, s->address.len) == 0 && server_send(s) &&
+              init_loop_watch(&s->watch, EPOLLIN) == 0;
     if (ok) return true;
     close(fd);
     s->watch.fd = -1;
@@ -197,8 +200,12 @@ static bool single_is_steady(const sntp_sample *sample) {
 static void round_failed(u32 answers) {
     ntp.failed_rounds++;
     bool tell = IS_POWER_OF_TWO(ntp.failed_rounds) || ntp.failed_rounds % 64 == 0;
-    if (tell && ntp.server_count == 0) init_warn("clock: no time server's address is known yet");
-    else if (tell) init_warn("clock: %u of %u time servers answered, and no two agree; asked again", answers, ntp.server_count);
+    if (tell && ntp.server_count == 0) {
+        init_warn("clock: no time server's address is known yet");
+    } else if (tell) {
+        init_warn("clock: %u of %u time servers answered, and no majority agrees; asked again", answers,
+                  ntp.server_count);
+    }
     ntp.look_up = true; // addresses may have changed, or the resolver was not there yet
     u64 doublings = MIN(ntp.failed_rounds, 6u);
     next_round(MIN((u64)LIMIT_NTP_RETRY_MS << doublings, (u64)LIMIT_NTP_POLL_MIN_S * 1000 * 4));
@@ -324,7 +331,8 @@ void sntp_describe(yyjson_mut_doc *doc, yyjson_mut_val *to) {
         const server *s = &list.servers[i];
         yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, array);
         yyjson_mut_obj_add_str(doc, item, "address", s->text);
-        if (s->address.server < ntp.name_count) yyjson_mut_obj_add_str(doc, item, "name", list.names[s->address.server]);
+        const char *name = s->address.server < ntp.name_count ? list.names[s->address.server] : "";
+        yyjson_mut_obj_add_str(doc, item, "name", name);
         yyjson_mut_obj_add_str(doc, item, "last", sntp_verdict_name(s->verdict));
         if (s->verdict != SNTP_GOOD) continue;
         yyjson_mut_obj_add_uint(doc, item, "stratum", s->sample.stratum);

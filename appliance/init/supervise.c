@@ -64,7 +64,8 @@ static int child_start(void) {
     bool has_conf = sv.config.conf_path != NULL;
     snprintf(conf, sizeof(conf), "%s", has_conf ? sv.config.conf_path : "");
     char *argv[] = {program, run, has_conf ? option : NULL, conf, NULL};
-    snprintf(socket_text, sizeof(socket_text), INIT_SOCKET_ENV "=%s", sv.config.socket_path != NULL ? sv.config.socket_path : "");
+    const char *socket_path = sv.config.socket_path != NULL ? sv.config.socket_path : "";
+    snprintf(socket_text, sizeof(socket_text), INIT_SOCKET_ENV "=%s", socket_path);
     char *env[] = {path, fd_text, id_text, host_text, socket_text, sv.volatile_data ? volatile_text : NULL, NULL};
     init_shared_reset(sv.shared);
     return init_child_exec(&sv.child, argv, env, -1, -1, sv.shared_fd);
@@ -88,14 +89,16 @@ static void crash_loop_reboot(void) {
     u64 reboots = state_get_u64(KEY_CRASH_REBOOTS, 0) + 1;
     state_put_u64(KEY_CRASH_REBOOTS, reboots);
     sv.crash_loop = true;
-    init_error("gateway: crash loop (more than %u ends in %u s, the last: %s): restarting the machine, %llu of %u", LIMIT_CRASHES_MAX,
-               LIMIT_CRASH_WINDOW_MS / 1000, sv.last_end, (unsigned long long)reboots, LIMIT_CRASH_REBOOTS);
+    init_error("gateway: crash loop (more than %u ends in %u s, the last: %s): restarting the machine, %llu of %u",
+               LIMIT_CRASHES_MAX, LIMIT_CRASH_WINDOW_MS / 1000, sv.last_end, (unsigned long long)reboots,
+               LIMIT_CRASH_REBOOTS);
     init_shutdown(INIT_REBOOT, "crash loop");
 }
 
 static void status_mode_begin(void) {
-    init_error("gateway: crash loop again after %u restarts of the machine: STATUS MODE, the machine stays up and tries "
-               "the gateway every %u s; the last end: %s", sv.table.reboots, LIMIT_STATUS_RETRY_MS / 1000, sv.last_end);
+    init_error("gateway: crash loop again after %u restarts of the machine: STATUS MODE, the machine stays up and "
+               "tries the gateway every %u s; the last end: %s",
+               sv.table.reboots, LIMIT_STATUS_RETRY_MS / 1000, sv.last_end);
 }
 
 static void done(void) {

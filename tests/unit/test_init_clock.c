@@ -123,7 +123,9 @@ static void test_answers_refused(void **state) {
     sntp_sample sample;
     (void)state;
     answer_make(data, &times, 0);
-    for (size_t len = 0; len < sizeof(data); len++) assert_int_equal(answer_read(data, len, &times, &sample), SNTP_SHORT);
+    for (size_t len = 0; len < sizeof(data); len++) {
+        assert_int_equal(answer_read(data, len, &times, &sample), SNTP_SHORT);
+    }
 #define REFUSED(verdict, change) \
     do { \
         answer_make(data, &times, 0); \
@@ -180,7 +182,8 @@ static void test_server_names(void **state) {
         {"2001:db8::1", "2001:db8::1", "123"},      {"time.example", "time.example", "123"},
         {"time.example:55", "time.example", "55"},
     };
-    static const char *const wrong[] = {"", ":123", "host:", "[::1", "[::1]x", "host:1234567890", "a-name-that-does-not-fit-into-it"};
+    static const char *const wrong[] = {
+        "", ":123", "host:", "[::1", "[::1]x", "host:1234567890", "a-name-that-does-not-fit-into-it"};
     char host[24], port[8];
     (void)state;
     for (u32 i = 0; i < ARRAY_LEN(rows); i++) {
