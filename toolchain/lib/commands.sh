@@ -20,7 +20,8 @@ usage: ./build.sh COMMAND [options]
   dev                               build out/dev/sluice for gdb and valgrind: host libc, symbols, no optimisation
   test [SUITE...]                   run the test suites listed in ci/suites (default: all of them)
   fuzz [TARGET] [--seconds N]       run the fuzz targets, N seconds each (default 20)
-  bench [ARGUMENT...]               run the benchmarks; arguments go to tests/bench/run.sh
+  bench [ARGUMENT...]               run the benchmarks; arguments go to tests/bench/run.sh;
+                                    `bench boot` times the appliance's start
   lint                              shellcheck, line and file length, paths that belong to one machine
   update-deps                       move the pins in toolchain/pins to the archive's current versions
   clean                             remove out/; the cache of dependencies stays
@@ -147,8 +148,28 @@ command_fuzz() {
     FUZZ_SECONDS=$seconds FUZZ_TARGETS=$target exec "$REPO/tests/fuzz/suite.sh"
 }
 
+# `bench boot` is about the appliance: kernels of both architectures, and Debian's to compare with.
+command_bench_boot() {
+    local arch archs=()
+    for arch in x86_64 aarch64; do
+        case " $* " in *" --arch "*) case " $* " in *" --arch $arch "*) ;; *) continue ;; esac ;; esac
+        archs+=("$arch")
+    done
+    host_require base qemu
+    for arch in "${archs[@]}"; do
+        kernel_build "$arch"
+        debian_kernel_prepare "$arch"
+    done
+    suite_environment
+    exec "$REPO/tests/bench/boot.sh" "$@"
+}
+
 command_bench() {
     unset BUILD
+    if [ "${1:-}" = boot ]; then
+        shift
+        command_bench_boot "$@"
+    fi
     variant_build "$HOST_ARCH"
     suite_environment
     # The brokers to compare with.

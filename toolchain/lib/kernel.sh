@@ -151,3 +151,22 @@ kernel_build() {
     kernel_prepare "$arch"
     step "link the kernel for $arch" kernel_link_locked "$arch"
 }
+
+# --- Debian's kernel, for comparison ---
+
+recipe_unpack_deb() {
+    dpkg-deb -x "$1" "$3"
+}
+
+# debian_kernel_prepare ARCH: exports DEBIAN_KERNEL_ARCH, the directory of the unpacked package. Without it (the pinned
+# one has left the archive, or there is no network) the variable stays empty, and the benchmark says so.
+debian_kernel_prepare() {
+    local arch=$1 darch name
+    darch=$(debian_arch "$arch")
+    name=$(awk -v a="$darch" '$1 == "deb" && $2 ~ /^linux-image-/ && $6 == a { print $2; exit }' "$PINS")
+    group_run deb_fetch "$name" "$darch"
+    [ "$GROUP_STATUS" -eq 0 ] || { note "no Debian kernel for $arch: no comparison"; return 0; }
+    cache_build "unpack $name" "debian-kernel-$arch" "$(deb_sha "$name" "$darch" | cut -c1-16)" \
+        recipe_unpack_deb "$(deb_path "$name" "$darch")"
+    export "DEBIAN_KERNEL_$arch=$CACHE_DIR"
+}

@@ -43,11 +43,11 @@ DIRECT = object()
 
 def emulation_append(arch):
     """What a kernel has to be told under TCG and not under a real hypervisor. The guest reads the host's TSC, but nobody
-    tells its rate and a busy host spoils the calibration; for the same reason the check of the timer's wiring fails."""
+    tells its rate, and a busy host spoils the calibration, the check of the timer's wiring, and the clock's watchdog."""
     if arch != "x86_64":
         return ""
     mhz = re.search(r"^cpu MHz\s*: ([0-9.]+)", open("/proc/cpuinfo").read(), re.M)
-    return "no_timer_check" + (f" tsc_early_khz={float(mhz[1]) * 1000:.0f}" if mhz else "")
+    return "no_timer_check tsc=reliable" + (f" tsc_early_khz={float(mhz[1]) * 1000:.0f}" if mhz else "")
 
 
 def out(arch, name):
