@@ -169,7 +169,8 @@ static void do_idle(unsigned port, unsigned count) {
         char reply[sizeof frame];
         struct timeval guard = {.tv_sec = 20};
         setsockopt(fds[i], SOL_SOCKET, SO_RCVTIMEO, &guard, sizeof guard);
-        if (recv(fds[i], reply, sizeof reply, MSG_WAITALL) == sizeof reply && !memcmp(reply, frame, sizeof frame)) echoed++;
+        ssize_t n = recv(fds[i], reply, sizeof reply, MSG_WAITALL);
+        if (n == sizeof reply && memcmp(reply, frame, sizeof frame) == 0) echoed++;
     }
     sleep(1); // what the workers free in bulk is free now
     tell_memory("after");
