@@ -141,8 +141,7 @@ int init_child_fork(init_child *c, int (*run)(void *context), void *context) {
     return 0;
 }
 
-NORETURN static void child_exec(const init_child *c, char *const argv[], char *const env[], int out_fd,
-                                int err_fd, int keep_fd) {
+NORETURN static void child_exec(char *const argv[], char *const env[], int out_fd, int err_fd, int keep_fd) {
     static char path[] = "PATH=/bin:/sbin";
     char *const plain[] = {path, NULL};
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -154,7 +153,7 @@ NORETURN static void child_exec(const init_child *c, char *const argv[], char *c
     fd_place(err_fd, STDERR_FILENO);
     if (keep_fd >= 0) fcntl(keep_fd, F_SETFD, 0);
     execve(argv[0], argv, env != NULL ? env : plain);
-    dprintf(STDERR_FILENO, "%s: %s could not be started: %s\n", c->name, argv[0], errno_name(errno));
+    dprintf(STDERR_FILENO, "%s could not be started: %s\n", argv[0], errno_name(errno));
     _exit(EXIT_NO_EXEC);
 }
 
@@ -171,7 +170,7 @@ int init_child_exec(init_child *c, char *const argv[], char *const env[], int ou
     int failed = errno;
     if (pid == 0) {
         child_prepare(c, parent);
-        child_exec(c, argv, env, out_fd < 0 ? log_fd : out_fd, err_fd < 0 ? log_fd : err_fd, keep_fd);
+        child_exec(argv, env, out_fd < 0 ? log_fd : out_fd, err_fd < 0 ? log_fd : err_fd, keep_fd);
     }
     if (log_fd >= 0) close(log_fd);
     if (pid < 0) return -failed;
