@@ -55,11 +55,11 @@ static void record_take(const char *name) {
     char path[256];
     bool full = count == LIMIT_PSTORE_RECORDS || bytes_held >= LIMIT_PSTORE_BYTES;
     if (full || strlen(name) >= sizeof(records[0].name)) return;
-    snprintf(path, sizeof(path), "%s/%s", store_dir, name);
+    snprintf(path, sizeof(path), "%s/%.63s", store_dir, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return;
     record *r = &records[count];
-    snprintf(r->name, sizeof(r->name), "%s", name);
+    snprintf(r->name, sizeof(r->name), "%.63s", name);
     if (record_read(r, fd)) count++;
     else free(r->text);
     close(fd);
