@@ -8,6 +8,7 @@
 #   licence   each source file opens with its SPDX line
 #   paths     no path into somebody's home or working directory
 #   names     no generated or built file is tracked
+#   matrix    docs/conformance.md is what the conformance tests say
 set -uo pipefail
 REPO=${REPO:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 cd "$REPO" || exit 1
@@ -61,6 +62,8 @@ done)"
 homes="/(root|work|home/[a-z]+|Users/[A-Za-z]+)""/"
 verdict paths "$(select_files '\.(c|h|py|sh|md|mk|conf|txt)$|Makefile$|^ci/|^toolchain/' |
     tr '\n' '\0' | xargs -0 grep -nE "(^|[ \"'=(])$homes" 2>/dev/null)"
+
+verdict matrix "$(python3 tests/conformance/matrix.py --check 2>&1)"
 
 verdict names "$(git ls-files 2>/dev/null | grep -E '^(out|build)/|__pycache__/|\.(o|a|so|pyc|tar|img)$')"
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 from mqtt import wire
+from mqtt.client import Ended
 from mqtt.statements import shows
 from mqtt.wire import V5, V311
 
@@ -53,16 +54,32 @@ def test_what_the_broker_sends_does_not_keep_the_connection(broker, v):
 
 
 @both
-def test_a_packet_may_take_longer_than_the_keep_alive(broker, v):
-    """The client's side of the rule counts from the end of a packet to the beginning of the next: one that is
-    still being sent is not silence. How long it may take is the listener's packet_timeout."""
+@shows(v5="3.1.2-22", v3="3.1.2-24")
+def test_half_a_packet_does_not_keep_the_connection(broker, v):
+    """A keep alive counts packets, not bytes: one that trickles in ends the connection like silence."""
+    client = broker.connect(v, keep_alive=1)
+    start = time.monotonic()
+    packet = wire.publish(v, broker.name("t"), b"x" * 100)
+    try:
+        for byte in packet[:70]:
+            client.send(bytes([byte]))
+            time.sleep(0.1)
+    except Ended:
+        pass
+    passed = time.monotonic() - start
+    assert 1.5 - EARLY_S <= passed <= 1.5 + LATE_S, passed
+
+
+@both
+def test_a_slow_packet_within_the_time_is_taken(broker, v):
     client = broker.connect(v, keep_alive=1)
     client.subscribe(broker.name("t"))
-    packet = wire.publish(v, broker.name("t"), b"x" * 20)
-    for at in range(0, len(packet), 10):
-        client.send(packet[at:at + 10])
-        time.sleep(0.9)
-    client.message(payload=b"x" * 20)
+    time.sleep(0.9)
+    packet = wire.publish(v, broker.name("t"), b"x" * 8)
+    for part in (packet[:1], packet[1:6], packet[6:9], packet[9:]):
+        client.send(part)
+        time.sleep(0.25)
+    client.message(payload=b"x" * 8)
 
 
 @both
