@@ -157,13 +157,19 @@ def main():
     parser.add_argument("--listener", default="", help="more settings of sluice's listener")
     parser.add_argument("--more", type=str.split, default=[], help="more arguments of the generator, \"--version 5.0\"")
     parser.add_argument("--out", default="", help="JSON of every run")
+    parser.add_argument("--newest", action="store_true", help="the archive's newest brokers (sid) instead of the installed ones")
     a = parser.parse_args()
     unknown = [n for n in a.loads if n not in LOADS]
     if unknown:
         parser.error(f"unknown: {' '.join(unknown)}; known: {' '.join(LOADS)}")
     if not os.access(gw.SLUICE, os.X_OK):
         sys.exit(f"{gw.SLUICE} is missing: run ./build.sh gateway")
-    brokers, versions = brokers_of(a)
+    try:
+        if a.newest:
+            peers.newest()
+        brokers, versions = brokers_of(a)
+    except peers.PeerError as e:
+        sys.exit(f"mqtt: {e}")
     with open("/proc/loadavg", encoding="ascii") as f:
         load_average = f.read().split()[0]
     say("; ".join(versions))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brokers for a comparison: each is started alone on given CPUs, on a free loopback port, with its limits raised so
 that nobody drops silently and TCP_NODELAY on, and ended by its process id. A broker that runs already is named by address."""
+import glob
 import json
 import os
 import shutil
@@ -23,6 +24,22 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+# The directory of peers.sh, when the newest brokers are wanted instead of the installed ones.
+ROOT = None
+
+
+def program(name):
+    """The command of a broker: the installed one, or that of ROOT with ROOT's own loader and C library."""
+    if ROOT is None:
+        return [name]
+    libraries = glob.glob(f"{ROOT}/usr/lib/*-linux-gnu*")
+    loaders = [path for library in libraries for path in glob.glob(f"{library}/ld-linux-*.so.*")]
+    found = [path for path in (f"{ROOT}/usr/sbin/{name}", f"{ROOT}/usr/bin/{name}") if os.path.exists(path)]
+    if not found or not loaders:
+        raise PeerError(f"{ROOT} has no {name}")
+    return [loaders[0], "--library-path", ":".join(libraries), found[0]]
 
 
 def version_line(command):
@@ -91,10 +108,10 @@ class Mosquitto(Process):
 
     @staticmethod
     def version():
-        return version_line(["mosquitto", "-h"])
+        return version_line([*program("mosquitto"), "-h"])
 
     def command(self):
-        return ["mosquitto", "-c", self.write("mosquitto.conf", f"""listener {self.port} 127.0.0.1
+        return [*program("mosquitto"), "-c", self.write("mosquitto.conf", f"""listener {self.port} 127.0.0.1
 allow_anonymous true
 max_queued_messages 0
 max_inflight_messages 0
@@ -111,10 +128,10 @@ class Nats(Process):
 
     @staticmethod
     def version():
-        return version_line(["nats-server", "--version"])
+        return version_line([*program("nats-server"), "--version"])
 
     def command(self):
-        return ["nats-server", "-c", self.write("nats.conf", f"""server_name: bench
+        return [*program("nats-server"), "-c", self.write("nats.conf", f"""server_name: bench
 listen: "127.0.0.1:{free_port()}"
 jetstream {{ store_dir: "{self.dir.name}/jetstream" }}
 mqtt {{ listen: "127.0.0.1:{self.port}", max_ack_pending: 65535 }}
@@ -172,7 +189,17 @@ class Remote:
 
 def installed():
     """The classes of the brokers that this machine has."""
-    return [c for c in (Mosquitto, Nats) if shutil.which(c.name)]
+    return [c for c in (Mosquitto, Nats) if ROOT is not None or shutil.which(c.name)]
+
+
+def newest():
+    """Fetches the newest brokers of the archive and uses them from now on."""
+    global ROOT
+    done = subprocess.run([os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers.sh")], stdout=subprocess.PIPE, text=True,
+                          check=False)
+    if done.returncode != 0:
+        raise PeerError("the newest brokers could not be fetched")
+    ROOT = done.stdout.strip().splitlines()[-1]
 
 
 def run_load(peer, arguments, pin, seconds):

@@ -99,7 +99,8 @@ static void test_bad_command_lines(void **state) {
         {false, "-t|a|-m|x|-D|publish|response-topic|a/#"}, {false, "-t|a|-m|x|-D|publish|subscription-identifier|1"},
         {false, "-t|a|-m|x|-D|publish|content-type|a|-D|publish|content-type|b"},
         {false, "-t|a|-m|x|-D|publish|content-type|\xff"}, {false, "-t|a|-m|x|--cafile|x"},
-        {true, "-t|a#"}, {true, "-t|a|-C|0"}, {true, "-t|a|-W|-1"}, {true, "-t|a|-v|-j"}, {true, "-t|a|-R|--retained-only"},
+        {true, "-t|a#"}, {true, "-t|a|-C|0"}, {true, "-t|a|-W|-1"}, {true, "-t|a|-v|-j"},
+        {true, "-t|a|-R|--retained-only"},
         {true, "-t|a|--no-local"}, {true, "-t|a|--retain-handling|often|-V|5"}, {true, "-t|a|-m|x"}, {true, ""},
     };
     for (u32 i = 0; i < ARRAY_LEN(bad); i++) {

@@ -73,6 +73,7 @@ command_dev() {
 command_update_deps() {
     host_require base
     pins_update
+    debs_update
 }
 
 command_clean() { rm -rf "$OUT"; }
@@ -172,8 +173,11 @@ command_bench() {
     fi
     variant_build "$HOST_ARCH"
     suite_environment
-    # The brokers to compare with.
-    [ "${1:-}" != mqtt ] || host_require peers
+    # The brokers to compare with; --newest brings its own.
+    case " $* " in
+        *" --newest "*) ;;
+        " mqtt "*) host_require peers ;;
+    esac
     [ -x "$REPO/tests/bench/run.sh" ] || die "tests/bench/run.sh is missing or not executable"
     exec "$REPO/tests/bench/run.sh" "$@"
 }
