@@ -51,6 +51,8 @@
 
 // --- routing ---
 #define LIMIT_MATCH_CACHE 4096u            // topics of a worker whose matching filters are remembered
+#define LIMIT_INSPECT_PLACES 1024u         // places of a table one message for operators looks at
+#define LIMIT_INSPECT_BYTES (8u << 20)     // rows of one list of subscriptions or retained messages
 #define LIMIT_SHARED_TRIES 64u             // members of a shared subscription a worker offers a message to
 #define LIMIT_SHARED_WAITING 1024u         // messages that wait for the members of one, when all are full
 #define LIMIT_RETAINED_TURN 4096u          // nodes of the retained store looked at in one turn of the loop

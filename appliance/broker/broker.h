@@ -72,6 +72,8 @@ typedef struct subscriber_ops {
     // For shared subscriptions: messages in flight, smaller is served first; -1 = offline. NULL:
     // always online, with nothing in flight.
     int (*load)(const subscriber *s);
+    // The client's id, for operators; *len bytes. May be NULL.
+    const char *(*name)(const subscriber *s, u32 *len);
 } subscriber_ops;
 
 // Embedded in a session. ops and number are set before the first subscription, the rest is zero then

@@ -29,6 +29,8 @@ static const char usage[] =
     "                               --state NAME, --slow any|REASON, --sort KEY, --order asc|desc, --limit N,\n"
     "                               --offset N, --admin\n"
     "  sessions [filters]           MQTT sessions: --client ID, --state online|away, --limit N, --offset N\n"
+    "  subs [filters]               subscriptions: --filter TEXT, --client ID, --limit N, --offset N\n"
+    "  retained [filters]           retained messages: --topic TEXT, --limit N, --offset N\n"
     "  conn ID                      one connection: state, queues, timers, last events\n"
     "  kick ID                      end a connection\n"
     "  trace [--follow]             what the engines do, like strace: --conn ID, --peer ADDR[/BITS], --worker N\n"
@@ -65,6 +67,8 @@ typedef enum option_id {
     OPT_WORKER,
     OPT_FOLLOW,
     OPT_LEVEL,
+    OPT_FILTER,
+    OPT_TOPIC,
     OPT_ALLOW_DOWNGRADE,
     OPT_NO_RESTART,
     OPTIONS
@@ -78,6 +82,7 @@ static const struct {
     [OPT_SLOW] = {"slow", false},         [OPT_SORT] = {"sort", false},     [OPT_ORDER] = {"order", false},
     [OPT_LIMIT] = {"limit", false},       [OPT_OFFSET] = {"offset", false}, [OPT_ADMIN] = {"admin", true},
     [OPT_CONN] = {"conn", false},         [OPT_WORKER] = {"worker", false}, [OPT_FOLLOW] = {"follow", true},
+    [OPT_FILTER] = {"filter", false},     [OPT_TOPIC] = {"topic", false},
     [OPT_LEVEL] = {"level", false},       [OPT_CLIENT] = {"client", false},
     [OPT_ALLOW_DOWNGRADE] = {"allow-downgrade", true}, [OPT_NO_RESTART] = {"no-restart", true},
 };
@@ -182,6 +187,14 @@ static int run_conns(const ctl_target *target, const ctl_args *args) {
 
 static int run_sessions(const ctl_target *target, const ctl_args *args) {
     return ask(target, args, "GET", "/api/sessions", ctl_print_sessions);
+}
+
+static int run_subs(const ctl_target *target, const ctl_args *args) {
+    return ask(target, args, "GET", "/api/subs", ctl_print_subs);
+}
+
+static int run_retained(const ctl_target *target, const ctl_args *args) {
+    return ask(target, args, "GET", "/api/retained", ctl_print_retained);
 }
 
 static int ask_conn(const ctl_target *target, const ctl_args *args, const char *method,
@@ -360,6 +373,8 @@ static const command commands[] = {
          BIT(OPT_ORDER) | BIT(OPT_LIMIT) | BIT(OPT_OFFSET) | BIT(OPT_ADMIN),
      run_conns},
     {"sessions", 0, 0, BIT(OPT_CLIENT) | BIT(OPT_STATE) | BIT(OPT_LIMIT) | BIT(OPT_OFFSET), run_sessions},
+    {"subs", 0, 0, BIT(OPT_FILTER) | BIT(OPT_CLIENT) | BIT(OPT_LIMIT) | BIT(OPT_OFFSET), run_subs},
+    {"retained", 0, 0, BIT(OPT_TOPIC) | BIT(OPT_LIMIT) | BIT(OPT_OFFSET), run_retained},
     {"conn", 1, 1, 0, run_conn},
     {"kick", 1, 1, 0, run_kick},
     {"trace", 0, 0, BIT(OPT_CONN) | BIT(OPT_PEER) | BIT(OPT_WORKER) | BIT(OPT_FOLLOW), run_trace},

@@ -192,6 +192,54 @@ void ctl_print_sessions(yyjson_val *root) {
     }
 }
 
+static void print_others(yyjson_val *root, yyjson_val *list) {
+    u64 total = num(root, "total"), shown = yyjson_arr_size(list), offset = num(root, "offset");
+    if (offset + shown >= total) return;
+    printf("%llu of %llu shown; --limit N and --offset N show others\n", (unsigned long long)shown,
+           (unsigned long long)total);
+}
+
+void ctl_print_subs(yyjson_val *root) {
+    static const char *const heads[] = {"FILTER", "SHARE", "CLIENT", ">QOS", ">ID", ">W", "STATE"};
+    ctl_table t;
+    yyjson_val *list = yyjson_obj_get(root, "subs"), *s;
+    size_t i, max;
+    ctl_table_begin(&t, heads, ARRAY_LEN(heads));
+    yyjson_arr_foreach(list, i, max, s) {
+        yyjson_val *id = yyjson_obj_get(s, "id");
+        ctl_table_cell(&t, "%s", str(s, "filter"));
+        ctl_table_cell(&t, "%s", str(s, "share"));
+        ctl_table_cell(&t, "%s", str(s, "client"));
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(s, "qos"));
+        if (yyjson_is_num(id)) ctl_table_cell(&t, "%llu", (unsigned long long)num(s, "id"));
+        else ctl_table_cell(&t, "-");
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(s, "worker"));
+        ctl_table_cell(&t, "%s", yyjson_get_bool(yyjson_obj_get(s, "in_force")) ? "in force" : "pending");
+    }
+    ctl_table_end(&t, 0);
+    print_others(root, list);
+}
+
+void ctl_print_retained(yyjson_val *root) {
+    static const char *const heads[] = {"TOPIC", ">QOS", ">BYTES", ">AGE", ">EXPIRES", ">W"};
+    ctl_table t;
+    yyjson_val *list = yyjson_obj_get(root, "retained"), *m;
+    size_t i, max;
+    ctl_table_begin(&t, heads, ARRAY_LEN(heads));
+    yyjson_arr_foreach(list, i, max, m) {
+        yyjson_val *left = yyjson_obj_get(m, "expires_in_seconds");
+        ctl_table_cell(&t, "%s", str(m, "topic"));
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(m, "qos"));
+        cell_bytes(&t, num(m, "payload_bytes"));
+        cell_duration(&t, real(m, "age_seconds"));
+        if (yyjson_is_num(left)) cell_duration(&t, yyjson_get_num(left));
+        else ctl_table_cell(&t, "-");
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(m, "worker"));
+    }
+    ctl_table_end(&t, 0);
+    print_others(root, list);
+}
+
 static void print_names(const char *name, yyjson_val *list) {
     char line[512] = "";
     yyjson_val *v;

@@ -170,6 +170,15 @@ EMIT_BROKER(remote, remote_filters)
 EMIT_BROKER(memory, memory_bytes)
 EMIT_BROKER(memory_max, memory_budget_bytes)
 EMIT_BROKER(transit, in_transit)
+EMIT_BROKER(messages, messages)
+EMIT_BROKER(message_bytes, message_bytes)
+EMIT_BROKER(shared, shared)
+EMIT_BROKER(shared_waiting, shared_waiting)
+EMIT_BROKER(shared_handed_on, shared_handed_on)
+EMIT_BROKER(shared_dropped, shared_dropped)
+EMIT_BROKER(retained, retained)
+EMIT_BROKER(retained_bytes, retained_bytes)
+EMIT_BROKER(retained_refused, retained_refused)
 
 #define EMIT_MQTT_PACKETS(direction) \
     static void emit_mqtt_##direction(text *out, const metric_family *f, const gateway *gw, const worker *w) { \
@@ -278,6 +287,24 @@ const metric_family metric_families[] = {
          "Budget of that memory."),
     EMIT("sluice_broker_in_transit", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_transit,
          "Messages handed to other workers and not returned yet."),
+    EMIT("sluice_broker_messages", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_messages,
+         "Messages kept by reference: in queues, in output, retained."),
+    EMIT("sluice_broker_message_bytes", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_message_bytes,
+         "Memory of these messages."),
+    EMIT("sluice_shared_subscriptions", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_shared,
+         "Shared subscriptions among the subscriptions."),
+    EMIT("sluice_shared_waiting", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_shared_waiting,
+         "Messages that wait because all connected members of a shared subscription are full."),
+    EMIT("sluice_shared_handed_on_total", METRIC_COUNTER, SCOPE_DEVICE, emit_broker_shared_handed_on,
+         "Messages of shared subscriptions given to another member or worker than the first one chosen."),
+    EMIT("sluice_shared_dropped_total", METRIC_COUNTER, SCOPE_DEVICE, emit_broker_shared_dropped,
+         "Messages of shared subscriptions that no member took."),
+    EMIT("sluice_retained_messages", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_retained,
+         "Retained messages that this worker keeps."),
+    EMIT("sluice_retained_bytes", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_retained_bytes,
+         "Memory of these retained messages."),
+    EMIT("sluice_retained_refused_total", METRIC_COUNTER, SCOPE_DEVICE, emit_broker_retained_refused,
+         "Messages accepted on another worker that could not be retained for want of memory."),
 
     DEVICE("sluice_mqtt_clients", METRIC_GAUGE, mqtt_online, "MQTT clients connected."),
     DEVICE("sluice_mqtt_sessions", METRIC_GAUGE, mqtt_sessions,

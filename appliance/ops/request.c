@@ -36,6 +36,8 @@ static u32 views_max(ops_kind kind) {
     case OPS_CONN: return 1;
     case OPS_PING:
     case OPS_KICK:
+    case OPS_SUBS:
+    case OPS_RETAINED:
     case OPS_SESSIONS:
     case OPS_PUBLISH: break;
     }
@@ -51,6 +53,13 @@ ops_request *ops_request_new(ops_kind kind, http_exchange *waiter, ops_done done
     r->waiter = waiter;
     r->done = done;
     conn_filter_init(&r->filter);
+    if (kind == OPS_SUBS || kind == OPS_RETAINED) {
+        r->rows.size = INSPECT_ROW_BYTES_MAX + LIMIT_TOPIC_BYTES;
+        r->rows.data = malloc(r->rows.size);
+        if (r->rows.data != NULL) return r;
+        free(r);
+        return NULL;
+    }
     if (kind != OPS_SESSIONS) return r;
     r->sessions = malloc(LIMIT_OPS_SESSIONS_PER_MESSAGE * sizeof(*r->sessions));
     if (r->sessions != NULL) return r;
@@ -64,6 +73,7 @@ void ops_request_free(ops_request *r) {
     free(r->topic);
     free(r->payload);
     free(r->sessions);
+    free(r->rows.data);
     free(r);
 }
 
@@ -191,6 +201,12 @@ void ops_request_run(worker *w, ops_request *r) {
         // Told why if it can be told at once.
         if (c != NULL && c->out_bytes == 0) conn_end(c, CLOSE_KICKED);
         else if (c != NULL) conn_close(c, CLOSE_KICKED);
+        break;
+    case OPS_SUBS:
+        inspect_subscriptions(w->broker, r->contains, r->sessions_filter.client, &r->rows);
+        break;
+    case OPS_RETAINED:
+        inspect_retained(w->broker, r->contains, &r->rows);
         break;
     case OPS_SESSIONS:
         r->session_count = mqtt_sessions_view(w, &r->sessions_filter, &r->session_cursor, r->sessions,

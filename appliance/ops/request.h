@@ -10,6 +10,7 @@
 #ifndef SLUICE_OPS_REQUEST_H
 #define SLUICE_OPS_REQUEST_H
 
+#include "broker/inspect.h"
 #include "ops/conn_view.h"
 #include "ops/http.h"
 #include "worker.h"
@@ -19,6 +20,7 @@ typedef enum ops_kind {
     OPS_CONNS, // views of the connections that match the filter, from cursor on
     OPS_CONN,  // the view of connection `id`
     OPS_KICK,  // ends connection `id`, reason kicked
+    OPS_SUBS, OPS_RETAINED, // rows of subscriptions and retained messages, from rows.cursor on
     OPS_SESSIONS, // views of the MQTT sessions that match, from session_cursor on
     OPS_PUBLISH, // publishes topic and payload there
 } ops_kind;
@@ -40,12 +42,14 @@ struct ops_request {
     u8 *payload;            // malloc'd, the request's; NULL when empty
     u32 payload_len;
     session_filter sessions_filter;
+    char contains[LIMIT_HTTP_URL_BYTES + 1]; // OPS_SUBS, OPS_RETAINED
     // Answer. found: OPS_CONN and OPS_KICK met the connection.
     u32 cursor;             // next place of the connection table; 0 to start
     bool more;              // the table goes on
     u64 session_cursor;     // OPS_SESSIONS: 0 to start
     session_view *sessions; // malloc'd, the request's: LIMIT_OPS_SESSIONS_PER_MESSAGE
     u32 session_count;
+    inspect_rows rows;      // OPS_SUBS, OPS_RETAINED; data malloc'd, the request's
     bool found;
     int result;             // OPS_PUBLISH: as broker_publish
     u32 view_count;

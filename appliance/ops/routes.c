@@ -25,6 +25,8 @@ static const route routes[] = {
     {"/api/conns", READ, false, conns_handle},
     {"/api/conns/", READ | HTTP_METHOD_DELETE, false, conn_handle},
     {"/api/sessions", READ, false, sessions_handle},
+    {"/api/subs", READ, false, subs_handle},
+    {"/api/retained", READ, false, retained_handle},
     {"/api/trace", READ, false, trace_handle},
     {"/api/log", READ, false, log_handle},
     {"/api/reload", HTTP_METHOD_POST, false, reload_handle},

@@ -19,6 +19,8 @@ void status_handle(http_exchange *x, const char *rest);         // status.c
 void conns_handle(http_exchange *x, const char *rest);          // conns.c
 void conn_handle(http_exchange *x, const char *rest);           // conn_detail.c: GET, DELETE
 void sessions_handle(http_exchange *x, const char *rest);       // sessions.c
+void subs_handle(http_exchange *x, const char *rest);           // routing.c
+void retained_handle(http_exchange *x, const char *rest);       // routing.c
 void trace_handle(http_exchange *x, const char *rest);          // trace.c
 void log_handle(http_exchange *x, const char *rest);            // control.c
 void reload_handle(http_exchange *x, const char *rest);         // control.c

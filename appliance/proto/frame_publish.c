@@ -154,7 +154,13 @@ static delivery_result session_deliver(subscriber *who, delivery *d) {
     return session_send(c, d) == 0 ? DELIVERY_TAKEN : DELIVERY_DROPPED;
 }
 
-static const subscriber_ops session_ops = {.deliver = session_deliver};
+static const char *session_name(const subscriber *who, u32 *len) {
+    const frame_session *s = CONTAINER_OF((uintptr_t)who, frame_session, subscriber);
+    *len = s->client.id_len;
+    return s->client.id;
+}
+
+static const subscriber_ops session_ops = {.deliver = session_deliver, .name = session_name};
 
 static void session_subscribed(void *session, int result) {
     conn *c = ((frame_session *)session)->conn;

@@ -118,4 +118,11 @@ static int session_load(const subscriber *of) {
     return (int)MIN(load, (u32)INT32_MAX);
 }
 
-const subscriber_ops mqtt_subscriber_ops = {.deliver = session_deliver, .load = session_load};
+static const char *session_name(const subscriber *of, u32 *len) {
+    const mqtt_session *s = CONTAINER_OF((subscriber *)(uintptr_t)of, mqtt_session, subscriber);
+    *len = s->client.id_len;
+    return s->client.id;
+}
+
+const subscriber_ops mqtt_subscriber_ops = {
+    .deliver = session_deliver, .load = session_load, .name = session_name};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_broker_options.c: what MQTT asks of a subscription: options, overlapping filters, identifiers,
 // no local; messages kept by reference; callbacks that publish, end subscribers and subscribe.
+#include "broker/inspect.h"
 #include "broker_rig.h"
 
 static void test_overlap_is_one_delivery(void **state) {
@@ -153,6 +154,55 @@ static void test_enumeration(void **state) {
     assert_int_equal(broker_subscriptions(at(0), &a.s, count_visit, &sum), 0);
     assert_int_equal(sum, 111);
     broker_unsubscribe_all(at(0), &a.s);
+    stop_clean();
+}
+
+// Rows for operators: everything once, however many steps it takes.
+static void test_inspection(void **state) {
+    (void)state;
+    enum { COUNT = 3000 };
+    start(1);
+    static peer peers[COUNT];
+    static u8 data[INSPECT_ROW_BYTES_MAX + 65536];
+    char text[32];
+    for (u32 i = 0; i < COUNT; i++) {
+        peer_init(&peers[i], 0);
+        snprintf(text, sizeof(text), "i/%u/+", i);
+        subscribe(&peers[i], i % 10 == 0 ? "g" : NULL, text);
+        snprintf(text, sizeof(text), "k/%u/x", i);
+        assert_int_equal(retain(0, text, "1"), 0);
+    }
+    for (u32 list = 0; list < 4; list++) {
+        inspect_rows rows = {.data = data, .size = sizeof(data)};
+        u32 count = 0, steps = 0, shared = 0;
+        do {
+            rows.used = rows.count = 0;
+            if (list < 2) inspect_subscriptions(at(0), list == 0 ? "" : "/77", "", &rows);
+            else inspect_retained(at(0), list == 2 ? "" : "/77", &rows);
+            count += rows.count;
+            steps++;
+            for (u32 i = 0; i < rows.used;) {
+                inspect_row row;
+                memcpy(&row, data + i, sizeof(row));
+                const char *topic = (const char *)data + i + sizeof(row);
+                assert_memory_equal(topic, list < 2 ? "i/" : "k/", 2);
+                assert_int_equal(topic[row.topic_len - 1], list < 2 ? '+' : 'x');
+                shared += row.share_len;
+                i += row.bytes;
+            }
+        } while (rows.more);
+        assert_int_equal(count, list % 2 == 0 ? COUNT : 11); // 77 and 770 to 779
+        if (list == 0) assert_int_equal(shared, COUNT / 10);
+        assert_true(steps > 1);
+    }
+    inspect_rows rows = {.data = data, .size = sizeof(data)};
+    inspect_subscriptions(at(0), "", "nobody", &rows);
+    assert_int_equal(rows.count, 0);
+    for (u32 i = 0; i < COUNT; i++) {
+        broker_unsubscribe_all(at(0), &peers[i].s);
+        snprintf(text, sizeof(text), "k/%u/x", i);
+        assert_int_equal(retain(0, text, ""), 0);
+    }
     stop_clean();
 }
 
@@ -389,6 +439,7 @@ int main(void) {
         cmocka_unit_test(test_options_and_existed),
         cmocka_unit_test(test_matched_elsewhere),
         cmocka_unit_test(test_enumeration),
+        cmocka_unit_test(test_inspection),
         cmocka_unit_test(test_kept_by_reference),
         cmocka_unit_test(test_publish_inside),
         cmocka_unit_test(test_ended_inside),
