@@ -73,6 +73,7 @@ command_dev() {
 command_update_deps() {
     host_require base
     pins_update
+    debs_update
 }
 
 command_clean() { rm -rf "$OUT"; }

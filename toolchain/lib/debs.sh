@@ -66,3 +66,19 @@ deb_fetch() {
         note "$name: the pinned $(deb_field "$name" "$arch" version) has left the archive;" \
             "$(deb_version "$name" "$arch") is used, verified by the archive's signature"
 }
+
+# For update-deps: each package's pin moves to what the archive has now.
+debs_update() {
+    local name arch version pool file sha new=$CACHE/tmp/pins.new
+    while read -r name arch; do
+        rm -f "$CACHE/apt-$arch/stamp"
+        read -r version pool file sha < <(deb_index_take "$name" "$arch" 2>/dev/null) ||
+            die "$name: no package for $arch in $(deb_field "$name" "$arch" suite)"
+        printf '  %-10s %s -> %s (%s)\n' "$name" "$(deb_field "$name" "$arch" version)" "$version" "$arch"
+        fetch_file "$pool" "$file" "$sha" >/dev/null || die "$file: could not be fetched"
+        awk -v name="$name" -v arch="$arch" -v version="$version" -v pool="$pool" -v sha="$sha" '
+            $1 == "deb" && $2 == name && $6 == arch { $4 = version; $7 = pool; $8 = sha } { print }' "$PINS" >"$new"
+        cmp -s "$new" "$PINS" || cat "$new" >"$PINS"
+    done < <(awk '$1 == "deb" { print $2, $6 }' "$PINS")
+    rm -f "$new"
+}
