@@ -92,6 +92,8 @@ static void read_volumes(void) {
     if (cidata.present) take_user_data(SOURCE_CIDATA, cidata.text, cidata.len);
     else free(cidata.text);
     if (cidata.problem[0] != '\0') set_problem(SOURCE_CIDATA, cidata.problem);
+    e->unreadable = esp.unreadable;
+    c->unreadable = cidata.unreadable;
 }
 
 typedef struct words {
@@ -278,6 +280,9 @@ static bool collect_again(void) {
     bool changed = false;
     for (u32 k = 0; k < SOURCES; k++) collected.sources[k].left_out = false;
     collected.problem.text[0] = '\0';
+    bool unreadable = collected.sources[SOURCE_ESP].unreadable || collected.sources[SOURCE_CIDATA].unreadable;
+    // A damaged medium must not turn a configured box into one with the default's open listeners.
+    if (unreadable && collected.use == CONFIG_USE_NONE && use_last_good() == 0) return true;
     int rc = attempt(CONFIG_USE_SOURCES, &collected.problem, &at_fault, &changed);
     if (rc == 0) return changed;
     log_problem(&collected.problem);
@@ -422,8 +427,9 @@ void init_config_accepted(void) {
     if (!collected.pending) return;
     collected.pending = false;
     collected.rejected[0] = '\0';
-    // What stands in for a configuration with a mistake is no good one to go back to.
-    if (collected.use != CONFIG_USE_SOURCES) return;
+    // What stands in for a configuration with a mistake, or that is not all there, is no good one to go back to.
+    bool unreadable = collected.sources[SOURCE_ESP].unreadable || collected.sources[SOURCE_CIDATA].unreadable;
+    if (collected.use != CONFIG_USE_SOURCES || unreadable) return;
     int rc = config_good_keep(collected.text, collected.len, good_dir());
     if (rc == -ENOENT) init_warn("configuration: too long to be kept as the last good one without a data partition");
     else if (rc != 0) init_warn("configuration: could not be kept as the last good one: %s", errno_name(rc));

@@ -29,6 +29,7 @@ typedef enum config_use {
 typedef struct source_state {
     bool present;
     bool left_out; // CONFIG_USE_REDUCED
+    bool unreadable; // its medium is damaged: what it says is not known
     char *text;
     size_t len;
     char name[64];

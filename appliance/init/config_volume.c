@@ -31,7 +31,7 @@
 enum { WHICH_ESP, WHICH_CIDATA };
 
 typedef struct record {
-    u32 which, present, len;
+    u32 which, present, len, unreadable;
     char device[32], problem[160];
 } record;
 
@@ -90,6 +90,7 @@ static void set_problem(record *r, const char *format, ...) PRINTF_LIKE(2, 3);
 
 static void set_problem(record *r, const char *format, ...) {
     va_list args;
+    r->unreadable = true;
     va_start(args, format);
     vsnprintf(r->problem, sizeof(r->problem), format, args);
     va_end(args);
@@ -202,17 +203,27 @@ static char *read_seed(record *r, size_t *len) {
     bool missing;
     char *meta = read_file("meta-data", r, &meta_len, &missing);
     if (meta == NULL) {
-        if (missing) set_problem(r, "there is no meta-data beside user-data: not a NoCloud volume");
+        if (missing) {
+            set_problem(r, "there is no meta-data beside user-data: not a NoCloud volume");
+            r->unreadable = false;
+        }
         return NULL;
     }
     free(meta);
     char *text = read_file("user-data", r, len, &missing);
-    if (missing) set_problem(r, "there is no user-data on it");
+    if (missing) {
+        set_problem(r, "there is no user-data on it");
+        r->unreadable = false;
+    }
     return text;
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b) {
     return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static bool is_disk(const char *name) {
+    return name[0] != '.' && strncmp(name, "ram", 3) != 0 && strncmp(name, "loop", 4) != 0;
 }
 
 // The first device with the label; partitions and whole disks alike.
@@ -224,7 +235,7 @@ static void take_cidata(int fd) {
     int count = scandir("/sys/class/block", &list, NULL, by_name);
     for (int i = 0; i < count && i < DEVICES_MAX && r.device[0] == '\0'; i++) {
         const char *name = list[i]->d_name;
-        if (name[0] == '.' || strncmp(name, "ram", 3) == 0 || strncmp(name, "loop", 4) == 0 || strlen(name) >= sizeof(r.device)) continue;
+        if (!is_disk(name) || strlen(name) >= sizeof(r.device)) continue;
         volume_kind kind = recognise_device(name, label);
         if (kind == VOLUME_NONE || !volume_is_cidata(label)) continue;
         if (!mount_volume(name, kind, &r)) break;
@@ -269,6 +280,7 @@ static bool take_record(int fd, u64 deadline_ns, volume_file *esp, volume_file *
     volume_file *out = r.which == WHICH_ESP ? esp : cidata;
     memcpy(out->device, r.device, sizeof(out->device));
     memcpy(out->problem, r.problem, sizeof(out->problem));
+    out->unreadable = r.unreadable;
     if (!r.present) return true;
     char *text = malloc(r.len + 1u);
     if (text == NULL || !read_part(fd, text, r.len, deadline_ns)) {
@@ -287,7 +299,7 @@ static bool any_device(void) {
     DIR *d = opendir("/sys/class/block");
     bool found = false;
     for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && !found; e = readdir(d)) {
-        found = e->d_name[0] != '.' && strncmp(e->d_name, "ram", 3) != 0 && strncmp(e->d_name, "loop", 4) != 0;
+        found = is_disk(e->d_name);
     }
     if (d != NULL) closedir(d);
     return found;
@@ -316,6 +328,7 @@ void volume_read(bool wait_esp, u32 wait_ms, volume_file *esp, volume_file *cida
         volume_file *late = esp->present || esp->problem[0] != '\0' ? cidata : esp;
         if (late->problem[0] == '\0')
             snprintf(late->problem, sizeof(late->problem), "disks could not be read within %u ms", wait_ms);
+        late->unreadable = true;
         umount2(MOUNT_POINT, MNT_DETACH);
     }
     // A helper that hangs in the kernel is reaped by init's loop when it ends.

@@ -23,6 +23,7 @@ typedef struct volume_file {
     size_t len;
     char device[32];
     char problem[160]; // "" = none; may be set beside present = false
+    bool unreadable;   // the medium is there, or should be, and can not be read
 } volume_file;
 
 // Reads both. wait_esp: the ESP must be there (the boot loader said so) and is waited for. At most
