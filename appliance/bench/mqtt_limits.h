@@ -23,6 +23,7 @@
 #define MQ_TRACKS_MAX (64u << 20)      // pairs of publisher and subscriber that are followed
 #define MQ_RETAINED_MAX 4000000u       // retained messages of a flood
 #define MQ_GROUPS_MAX 64u
+#define MQ_STALLED_MAX 4096u
 #define MQ_TEXT_BYTES_MAX 1024u        // user name, password, client id prefix
 
 _Static_assert(MQ_INFLIGHT_MAX < 65535, "packet identifiers are 1 to 65,535");

@@ -10,7 +10,6 @@
 #include "bench/mqtt_world.h"
 #include "bench/run.h"
 
-#define OPEN_SLICE_NS (100 * NS_PER_S / 1000)
 
 static void lags_note(mq_world *w, u64 now_ns) {
     for (u32 i = 0; i < w->lag_count; i++) {

@@ -2,8 +2,8 @@
 // mqtt_net.c: opening, sending, closing of the generator's connections. See mqtt_net.h; what comes
 // in is mqtt_net_read.c's.
 //
-// Output: fill grows while flight is in the kernel's hands; when flight has gone they change places.
-// So each connection has one send in progress and everything of a turn is in it.
+// Output: fill grows while flight is in the kernel's hands; when flight has gone they change
+// places. So each connection has one send in progress and everything of a turn is in it.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -50,6 +50,8 @@ static const option_row rows[] = {
      "pairs of one publisher and one subscriber; default 1000"},
     {"groups", "N", OPTION_U32, IN(MQ_SHARED), AT(groups), 1, MQ_GROUPS_MAX, NULL,
      "shared subscriptions, the subscribers being dealt out among them; default 1"},
+    {"stalled", "N", OPTION_U32, IN_LOAD, AT(stalled), 0, MQ_STALLED_MAX, NULL,
+     "further subscribers of everything that stop reading once they are subscribed; default 0"},
     {"conns", "N", OPTION_U32, IN(MQ_IDLE) | IN(MQ_STORM), AT(conns), 0, BENCH_CONNS_MAX, NULL,
      "connections (storm 0: for --duration; default 1000, storm 0)"},
     {"filters", "N", OPTION_U32, IN(MQ_IDLE), AT(filters), 0, 1000, NULL,
@@ -131,8 +133,11 @@ void mq_options_default(mq_options *o, mq_kind kind) {
         u32 pubs, subs;
         double rate;
     } by_kind[MQ_KINDS] = {
-        [MQ_FAN_IN] = {100, 1, 20000},    [MQ_FAN_OUT] = {5, 500, 100}, [MQ_PAIRS] = {1000, 0, 10000},
-        [MQ_SHARED] = {100, 10, 20000},   [MQ_RETAINED] = {10, 1, 0},
+        [MQ_FAN_IN] = {100, 1, 20000},
+        [MQ_FAN_OUT] = {5, 500, 100},
+        [MQ_PAIRS] = {1000, 0, 10000},
+        [MQ_SHARED] = {100, 10, 20000},
+        [MQ_RETAINED] = {10, 1, 0},
     };
     *o = (mq_options){
         .kind = kind,

@@ -23,6 +23,7 @@ typedef struct mq_options {
     u32 version; // 0: 3.1.1, 1: 5.0
     u32 qos, sub_qos;
     u32 pubs, subs, groups;
+    u32 stalled; // subscribers beside the load that stop reading
     u32 conns;   // idle and storm; storm 0: as many as the duration allows
     u32 filters; // idle: subscriptions of each connection
     u32 at_once; // storm

@@ -79,6 +79,10 @@ static void counts_print(FILE *f, const mq_options *o, const mq_result *r) {
                 (unsigned long long)r->cleared);
         return;
     }
+    if (o->stalled > 0) {
+        fprintf(f, "  %u stalled subscribers, %u of them cut off by the broker\n", o->stalled,
+                r->stalled_closed);
+    }
     fprintf(f, "  in the window: due %.0f/s of %.0f/s asked for, published %.0f/s, delivered "
                "%.0f/s (%.2f %% of what was expected)\n",
             report_per_second(r->window_published + r->window_unsent, r->window_ns), o->rate,

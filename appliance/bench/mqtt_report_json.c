@@ -50,6 +50,8 @@ static void messages_object(json_out *j, const mq_options *o, const mq_result *r
                     report_per_second(r->observed_published, r->observed_ns));
     json_out_double(j, "rate_delivered",
                     report_per_second(r->observed_delivered, r->observed_ns));
+    json_out_u64(j, "stalled", o->stalled);
+    json_out_u64(j, "stalled_closed", r->stalled_closed);
     json_out_u64(j, "unsent", r->window_unsent);
     json_out_u64(j, "published", r->published);
     json_out_u64(j, "expected", r->expected);

@@ -48,7 +48,7 @@ static int descriptors_prepare(mq_world *w) {
     }
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
-    u64 needed = (u64)w->client_count + BENCH_DESCRIPTORS_SPARE;
+    u64 needed = (u64)w->client_count + w->options.stalled + BENCH_DESCRIPTORS_SPARE;
     if (needed <= limit.rlim_cur) return 0;
     return mq_world_refuse(w,
                            "too_many_descriptors: %llu are needed, %llu are allowed: raise the "

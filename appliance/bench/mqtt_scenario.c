@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "bench/mqtt_flow.h"
+#include "bench/mqtt_stalled.h"
 #include "bench/run.h"
 
 #define START_DELAY_NS (20 * NS_PER_MS)
@@ -62,12 +63,8 @@ static void missing_count(mq_world *w, u64 now_ns) {
     for (u64 i = 0; i < missing; i++) hist_record(&r->latency, now_ns - w->window_end_ns);
 }
 
-int mq_scenario_flow(mq_world *w) {
+static void flow_run(mq_world *w) {
     const mq_options *o = &w->options;
-    if (mq_flow_open(w) != 0) return mq_world_refuse(w, "no memory for the publishers");
-    int rc = mq_world_open(w, 0, o->subs, &mq_subscriber_role);
-    if (rc == 0) rc = mq_world_open(w, o->subs, o->pubs, &mq_publisher_role);
-    if (rc != 0) return rc;
     u64 start_ns = clock_mono_ns() + START_DELAY_NS;
     w->window_begin_ns = start_ns + o->warmup_ns;
     w->window_end_ns = w->window_begin_ns + o->duration_ns;
@@ -76,7 +73,21 @@ int mq_scenario_flow(mq_world *w) {
     mq_world_window(w, flow_counts);
     drain(w);
     missing_count(w, clock_mono_ns());
-    return 0;
+}
+
+int mq_scenario_flow(mq_world *w) {
+    const mq_options *o = &w->options;
+    mq_stalled stalled = {0};
+    if (mq_flow_open(w) != 0) return mq_world_refuse(w, "no memory for the publishers");
+    int rc = mq_world_open(w, 0, o->subs, &mq_subscriber_role);
+    if (rc == 0) rc = mq_stalled_open(&stalled, w, o->stalled);
+    if (rc == 0) rc = mq_world_open(w, o->subs, o->pubs, &mq_publisher_role);
+    if (rc == 0) {
+        flow_run(w);
+        w->result->stalled_closed = mq_stalled_closed(&stalled);
+    }
+    mq_stalled_close(&stalled);
+    return rc;
 }
 
 // --- idle ---

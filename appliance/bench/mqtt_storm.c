@@ -45,7 +45,8 @@ static void storm_ready(mq_client *c, u64 now_ns) {
 
 static void storm_ended(mq_client *c, u64 now_ns) {
     (void)now_ns;
-    if (c->started_ns == 0) return; // a held one that was served and then lost: counted by the error
+    // A held one that was served and then lost: counted by the error.
+    if (c->started_ns == 0) return;
     slot_free(c);
 }
 

@@ -53,7 +53,8 @@ void mq_world_sample(mq_world *w, observe_sample *into);
 void mq_world_memory(mq_world *w, u64 *rss, u64 *private_bytes);
 // Sample, run until the end, sample: fills the result's server part. counts is called at both ends
 // to note what was published and delivered so far.
-void mq_world_window(mq_world *w, void (*counts)(const mq_world *w, u64 *published, u64 *delivered));
+void mq_world_window(mq_world *w,
+                     void (*counts)(const mq_world *w, u64 *published, u64 *delivered));
 
 // The scenarios: each runs from set-up to the end of its drain. 0, -EINTR, or a failure.
 int mq_scenario_flow(mq_world *w);

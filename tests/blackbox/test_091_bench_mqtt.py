@@ -61,6 +61,11 @@ def test_fan_out_pairs_and_shared(bench):
     assert messages["expected"] == 2 * messages["published"]
 
 
+def test_stalled_subscribers_do_not_hold_up_the_others(bench):
+    messages = check(bench("fan-in", *LOAD, "--pubs", "5", "--rate", "300", "--size", "4000", "--stalled", "3"))
+    assert messages["stalled"] == 3 and messages["stalled_closed"] <= 3
+
+
 def test_storm(bench):
     report = bench("storm", *COMMON, "--conns", "300", "--at-once", "20")
     assert report["storm"]["served"] == report["storm"]["started"] == 300 and report["errors_total"] == 0, report
