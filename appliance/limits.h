@@ -116,6 +116,7 @@
 #define LIMIT_INIT_BUTTONS 16u             // input devices with a power key
 #define LIMIT_STATE_DELAY_MS 2000u         // changes of the state record are gathered so long
 #define LIMIT_STATE_ENTRIES 64u            // values in the state record
+#define LIMIT_DATA_MS 900000u              // check, repair and mount of the data partition; then without it
 #define LIMIT_DISK_WAIT_MS 5000u           // the disk we were started from may appear so late
 #define LIMIT_STATE_RETRY_MS 60000u        // a failed write of the state record is tried again after this
 #define LIMIT_PSTORE_RECORDS 32u           // crash records of the kernel taken at boot

@@ -4,6 +4,7 @@
 #include "init/data.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -21,6 +22,7 @@
 
 static void helper_ended(init_child *c, int status);
 static void look_fired(init_timer *t);
+static void helper_late(init_timer *t);
 
 static struct {
     data_outcome outcome;
@@ -28,10 +30,11 @@ static struct {
     u64 deadline_ns;
     void (*on_decided)(void);
     init_child helper;
-    init_timer look;
+    init_timer look, late;
 } data = {
     .helper = {.name = "data partition", .on_exit = helper_ended},
     .look = {.name = "data partition", .on_fire = look_fired},
+    .late = {.name = "data partition", .on_fire = helper_late},
 };
 
 static const char *const outcome_names[DATA_OUTCOMES] = {
@@ -79,14 +82,27 @@ static int helper_run(void *context) {
 static void helper_ended(init_child *c, int status) {
     (void)c;
     data_outcome outcome = DATA_FAILED;
+    init_timer_clear(&data.late);
     if (WIFEXITED(status) && WEXITSTATUS(status) < (int)DATA_OUTCOMES) outcome = (data_outcome)WEXITSTATUS(status);
     else init_error("data partition: the helper ended unexpectedly");
     decided(outcome);
 }
 
+// A disk that does not answer, or a repair without end: the gateway can serve without it.
+static void helper_late(init_timer *t) {
+    (void)t;
+    init_error("data partition: not ready after %u s: going on without it", LIMIT_DATA_MS / 1000);
+    init_child_signal(&data.helper, SIGKILL);
+    init_child_forget(&data.helper);
+    decided(DATA_FAILED);
+}
+
 static void helper_start(void) {
     int result = init_child_fork(&data.helper, helper_run, NULL);
-    if (result == 0) return;
+    if (result == 0) {
+        init_timer_set(&data.late, LIMIT_DATA_MS);
+        return;
+    }
     init_error("data partition: %s", errno_name(result));
     decided(DATA_FAILED);
 }

@@ -222,6 +222,18 @@ static void machine_start(void) {
     last_boot_report();
 }
 
+// On disk at once: the next panic may come before the delayed write.
+static void panics_count(void) {
+    if (!pstore_has_panic()) {
+        state_delete(SUPERVISE_KEY_PANICS);
+        return;
+    }
+    u64 panics = state_get_u64(SUPERVISE_KEY_PANICS, 0) + 1;
+    state_put_u64(SUPERVISE_KEY_PANICS, panics);
+    state_flush();
+    supervise_panics(panics);
+}
+
 static void machine_parts(void) {
     int result = buttons_open(power_pressed);
     if (result < 0) init_warn("power buttons added later are not seen: %s", errno_name(result));
@@ -229,6 +241,7 @@ static void machine_parts(void) {
     shutdown_hook(seed_save);
     shutdown_hook(init_net_stop);
     pstore_collect();
+    panics_count();
     result = init_net_start();
     if (result < 0) init_error("network: %s", errno_name(result));
     result = init_config_collect();

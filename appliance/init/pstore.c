@@ -33,6 +33,14 @@ u32 pstore_count(void) {
     return count;
 }
 
+bool pstore_has_panic(void) {
+    // "console-..." records are there after every warm restart.
+    for (u32 i = 0; i < count; i++) {
+        if (strncmp(records[i].name, "dmesg", 5) == 0) return true;
+    }
+    return false;
+}
+
 // At most what is left of the budget; the rest of the record is not kept.
 static bool record_read(record *r, int fd) {
     size_t room = MIN((size_t)LIMIT_PSTORE_BYTES - bytes_held, (size_t)LIMIT_PSTORE_RECORD_BYTES);

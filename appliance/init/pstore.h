@@ -16,6 +16,8 @@ void pstore_collect(void);
 // removed all the same: the request shows them until the machine restarts.
 void pstore_keep(void);
 u32 pstore_count(void);
+// Whether the last kernel died: one of the records is its log at a panic or oops.
+bool pstore_has_panic(void);
 void pstore_describe(yyjson_mut_doc *doc, yyjson_mut_val *to);
 
 // For tests: other directories than /sys/fs/pstore and INIT_DATA_DIR. keep_dir NULL = none.

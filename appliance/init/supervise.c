@@ -24,6 +24,7 @@
 #define TICK_START_MS 50u
 #define TICK_MS 1000u
 #define KEY_CRASH_REBOOTS "boot.crash_reboots"
+#define KEY_PANICS SUPERVISE_KEY_PANICS
 
 static void child_exited(init_child *c, int status);
 static void tick_fired(init_timer *t);
@@ -191,6 +192,7 @@ static void serving_check(u64 now_ns) {
         sv.table.status_mode = false;
         sv.table.reboots = 0;
         state_delete(KEY_CRASH_REBOOTS);
+        state_delete(KEY_PANICS);
     }
 }
 
@@ -209,6 +211,13 @@ int supervise_open(const supervise_config *config) {
     if (sv.shared == NULL) return sv.shared_fd;
     sv.table.reboots = (u32)MIN(state_get_u64(KEY_CRASH_REBOOTS, 0), (u64)UINT32_MAX);
     return 0;
+}
+
+void supervise_panics(u64 boots) {
+    if (boots < LIMIT_CRASH_REBOOTS) return;
+    sv.table.status_mode = true;
+    init_error("the kernel died %llu times in a row: STATUS MODE: the gateway is tried in %u s", (unsigned long long)boots,
+               LIMIT_STATUS_RETRY_MS / 1000);
 }
 
 void supervise_go(bool volatile_data) {

@@ -8,6 +8,8 @@
 
 #include "base/base.h"
 
+#define SUPERVISE_KEY_PANICS "boot.panics" // in the state record: boots in a row that the kernel's death ended
+
 typedef struct supervise_config {
     const char *program;   // what is run: PROGRAM run -c CONFIG
     const char *conf_path; // NULL: without -c
@@ -18,6 +20,9 @@ typedef struct supervise_config {
 // Makes the shared page. Strings must outlive it. Returns 0 or -errno: without the page heartbeats can
 // not be seen, and init does not go on.
 int supervise_open(const supervise_config *config);
+// The kernel died at the end of so many boots in a row: status mode from the start, when they are too many. Before
+// supervise_go.
+void supervise_panics(u64 boots);
 // Configuration and data partition are there: start. volatile_data: there is no data partition; the
 // gateway is told by SLUICE_DATA_VOLATILE=1 that what it writes does not survive.
 void supervise_go(bool volatile_data);

@@ -23,6 +23,15 @@ static sv_action step_start(supervise *sv, u64 now_ns) {
     return SV_DO_START;
 }
 
+// Status mode from the start (the kernel died again and again): the first try waits too, so that there is a
+// minute in which the machine can be reached.
+static sv_action step_go(supervise *sv, u64 now_ns) {
+    if (!sv->status_mode) return step_start(sv, now_ns);
+    sv->state = SV_PAUSING;
+    sv->timer_ms = LIMIT_STATUS_RETRY_MS;
+    return SV_DO_NOTHING;
+}
+
 static sv_action step_ready(supervise *sv, u64 now_ns) {
     sv->state = SV_SERVING;
     sv->ready_ns = now_ns;
@@ -107,7 +116,7 @@ static sv_action step_done(supervise *sv, u64 now_ns) {
 
 // An event without a step changes nothing.
 static const sv_step table[SV_STATES][SV_EVENTS] = {
-    [SV_WAITING] = {[SV_GO] = step_start, [SV_STOP] = step_done, [SV_NOW] = step_done},
+    [SV_WAITING] = {[SV_GO] = step_go, [SV_STOP] = step_done, [SV_NOW] = step_done},
     [SV_STARTING] = {[SV_READY] = step_ready, [SV_EXIT] = step_exit, [SV_HANG] = step_hang, [SV_STOP] = step_drain,
                      [SV_NOW] = step_stop_now},
     [SV_SERVING] = {[SV_EXIT] = step_exit, [SV_HANG] = step_hang, [SV_STOP] = step_drain, [SV_NOW] = step_stop_now},

@@ -176,6 +176,7 @@ static void test_pstore(void **state) {
         put_file("store/dmesg-ramoops-0", "Oops\n");
         pstore_collect_from(store);
         assert_int_equal(pstore_count(), 1);
+        assert_true(pstore_has_panic());
         pstore_keep_in(keep, boot);
         assert_false(exists("store/dmesg-ramoops-0")); // room for the next crash
     }
@@ -185,6 +186,7 @@ static void test_pstore(void **state) {
     assert_true(exists(name));
     put_file("store/console-efi-1", "more\xff\n");
     pstore_collect_from(store);
+    assert_false(pstore_has_panic()); // the console's log is left by every warm restart
     pstore_keep_in(NULL, 1); // no data partition: in memory only
     assert_int_equal(pstore_count(), 1);
     assert_false(exists("store/console-efi-1"));

@@ -109,6 +109,15 @@ static void test_status_mode(void **state) {
     assert_int_equal(event(SV_GO), SV_DO_START); // a new configuration is tried at once
 }
 
+static void test_status_mode_from_the_start(void **state) {
+    (void)state;
+    sv.status_mode = true; // the kernel died at the end of the last boots
+    assert_int_equal(event(SV_GO), SV_DO_NOTHING);
+    assert_int_equal(sv.timer_ms, LIMIT_STATUS_RETRY_MS);
+    assert_true(supervise_may_feed(&sv, false));
+    assert_int_equal(event(SV_TIMER), SV_DO_START);
+}
+
 static void test_wrong_configuration_never_restarts_the_machine(void **state) {
     (void)state;
     event(SV_GO);
@@ -199,6 +208,7 @@ int main(void) {
         cmocka_unit_test_setup(test_crash_loop_restarts_the_machine, fresh),
         cmocka_unit_test_setup(test_slow_crashes_are_no_loop, fresh),
         cmocka_unit_test_setup(test_status_mode, fresh),
+        cmocka_unit_test_setup(test_status_mode_from_the_start, fresh),
         cmocka_unit_test_setup(test_wrong_configuration_never_restarts_the_machine, fresh),
         cmocka_unit_test_setup(test_hang, fresh),
         cmocka_unit_test_setup(test_second_press, fresh),
