@@ -153,6 +153,7 @@
 #define LIMIT_SETTLED_MS 10000u            // served so long: the next crash is not "in a row" with the last
 #define LIMIT_STATUS_RETRY_MS 60000u       // status mode: between tries of the gateway
 #define LIMIT_ABORT_MS 3000u               // a stuck gateway has so long to write its flight recorders
+#define LIMIT_INIT_LATE_MS 4000u           // init's own tick came later: heartbeats can not be judged for a while
 #define LIMIT_FEED_BEAT_MS 5000u           // an older heartbeat keeps the hardware watchdog from being fed
 #define LIMIT_STABLE_MS 600000u            // the gateway served so long: the boot was good, counters go to 0
 #define LIMIT_HEARTBEAT_MS 15000u          // a gateway thread that stands still for longer is stuck

@@ -38,6 +38,8 @@ static struct {
     int shared_fd;
     init_timer tick, timer;
     u64 started_ns;
+    u64 ticked_ns;       // last turn of the tick
+    u64 grace_until_ns;  // init itself stood still: nobody could beat
     bool volatile_data, stable, crash_loop;
     void (*on_done)(void);
     char last_end[64];
@@ -175,14 +177,26 @@ static void starting_check(u64 now_ns) {
         init_info("gateway ready %llu ms after its start, %llu ms after the kernel's", (unsigned long long)took_ms,
                   (unsigned long long)(now_ns / NS_PER_MS));
         if (sv.config.real) init_config_accepted();
-    } else if (took_ms > LIMIT_GATEWAY_START_MS) {
+    } else if (took_ms > LIMIT_GATEWAY_START_MS && now_ns >= sv.grace_until_ns) {
         init_error("gateway: not ready after %llu ms: ending it", (unsigned long long)took_ms);
         handle(SV_HANG);
     }
 }
 
+// A virtual machine that was paused, or a processor that was taken away: the clock went on while nothing ran, and
+// every heartbeat is old when init wakes up first. The gateway gets its time anew.
+static void pause_check(u64 now_ns) {
+    u64 late_ms = sv.ticked_ns == 0 ? 0 : (now_ns - sv.ticked_ns) / NS_PER_MS;
+    sv.ticked_ns = now_ns;
+    if (late_ms <= LIMIT_INIT_LATE_MS) return;
+    sv.grace_until_ns = now_ns + LIMIT_HEARTBEAT_MS * NS_PER_MS;
+    init_warn("init stood still for %llu ms: the machine was paused, or has too little processor time",
+              (unsigned long long)late_ms);
+}
+
 static void serving_check(u64 now_ns) {
     int who;
+    if (now_ns < sv.grace_until_ns) return;
     if (init_shared_check(sv.shared, now_ns, LIMIT_HEARTBEAT_MS * NS_PER_MS, &who) == BEAT_STALE) {
         if (who < 0) init_error("gateway: its main thread stands still for %u ms: ending it", LIMIT_HEARTBEAT_MS);
         else init_error("gateway: worker %d stands still for %u ms: ending it", who, LIMIT_HEARTBEAT_MS);
@@ -198,9 +212,11 @@ static void serving_check(u64 now_ns) {
 
 static void tick_fired(init_timer *t) {
     u64 now_ns = clock_mono_ns();
+    pause_check(now_ns);
     if (sv.table.state == SV_STARTING) starting_check(now_ns);
     else if (sv.table.state == SV_SERVING) serving_check(now_ns);
-    if (sv.table.state != SV_STOPPED) init_timer_set(t, sv.table.state == SV_STARTING ? TICK_START_MS : TICK_MS);
+    if (sv.table.state == SV_STOPPED) sv.ticked_ns = 0;
+    else init_timer_set(t, sv.table.state == SV_STARTING ? TICK_START_MS : TICK_MS);
 }
 
 // --- the interface ---
@@ -240,8 +256,9 @@ bool supervise_is_healthy(void) {
     int who;
     u64 bound_ns = LIMIT_FEED_BEAT_MS * NS_PER_MS;
     // Before supervise_open, while the machine is being brought up, there is nobody to beat.
+    u64 now_ns = clock_mono_ns();
     bool beats = sv.shared != NULL && sv.child.pid > 0 &&
-                 init_shared_check(sv.shared, clock_mono_ns(), bound_ns, &who) == BEAT_ALIVE;
+                 (now_ns < sv.grace_until_ns || init_shared_check(sv.shared, now_ns, bound_ns, &who) == BEAT_ALIVE);
     return supervise_may_feed(&sv.table, beats);
 }
 
