@@ -51,7 +51,8 @@ static void address_text(yyjson_val *i, char *out, size_t size) {
 }
 
 static void print_interfaces(yyjson_val *root) {
-    static const char *const heads[] = {"INTERFACE", "STATE", "BLOCK", "DRIVER", ">MTU", "ADDRESSES", "GATEWAY", "DHCP"};
+    static const char *const heads[] = {"INTERFACE", "STATE",     "BLOCK",   "DRIVER",
+                                        ">MTU",      "ADDRESSES", "GATEWAY", "DHCP"};
     char text[400];
     ctl_table t;
     yyjson_val *i;
@@ -121,7 +122,8 @@ void ctl_print_net(yyjson_val *root) {
         absent += strcmp(result, "absent") == 0;
         failed += strcmp(result, "failed") == 0;
     }
-    snprintf(line, sizeof(line), "%zu set, %zu not in this kernel, %zu refused (--json lists them)", set, absent, failed);
+    snprintf(line, sizeof(line), "%zu set, %zu not in this kernel, %zu refused (--json lists them)", set, absent,
+             failed);
     printf("\n");
     print_line("sysctls", line);
 }

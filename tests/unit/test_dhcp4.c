@@ -110,7 +110,7 @@ static u32 build(const rig *r, const reply *what, u8 *out) {
     out[at++] = 3, out[at++] = 4, memcpy(out + at, SERVER, 4), at += 4;
     if (!what->no_lease) {
         out[at++] = 51, out[at++] = 4;
-        out[at++] = (u8)(lease >> 24), out[at++] = (u8)(lease >> 16), out[at++] = (u8)(lease >> 8), out[at++] = (u8)lease;
+        for (int shift = 24; shift >= 0; shift -= 8) out[at++] = (u8)(lease >> shift);
     }
     out[at++] = 255;
     return MAX(at, 300u);

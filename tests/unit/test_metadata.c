@@ -137,7 +137,8 @@ static void test_http(void **state) {
     assert_false(a.flavor_google);
     http_answer_free(&a);
     http_answer_init(&a);
-    assert_int_equal(feed(&a, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"), ANSWER_COMPLETE);
+    assert_int_equal(feed(&a, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
+                     ANSWER_COMPLETE);
     assert_string_equal(a.body, "abc");
     http_answer_free(&a);
 }

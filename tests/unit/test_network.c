@@ -14,7 +14,8 @@
 #include "conf/network.h"
 
 static void test_addresses(void **state) {
-    static const char *const wrong[] = {"192.0.2", "192.0.2.256", "01.2.3.4", "192.0.2.1/33", "192.0.2.1/", "192.0.2.1/-1",
+    static const char *const wrong[] = {"192.0.2", "192.0.2.256", "01.2.3.4", "192.0.2.1/33", "192.0.2.1/",
+                                        "192.0.2.1/-1",
                                         "192.0.2.1/+4", "2001:db8::1/129", "::1/1 x", "a", "1.2.3.4/0024"};
     net_addr a, list[NETWORK_LIST_MAX];
     (void)state;
@@ -26,13 +27,15 @@ static void test_addresses(void **state) {
     assert_int_equal(network_parse_prefixes(" 192.0.2.5/24,\t2001:db8::5/64 ", list), 2);
     assert_int_equal(network_parse_addresses("", list), 0);
     assert_int_equal(network_parse_addresses("1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 "
-                                             "1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1", list), -E2BIG);
+                                             "1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1", list),
+                     -E2BIG);
     char text[NETWORK_TEXT_BYTES];
     assert_string_equal(network_print(&list[0], false, text), "1.1.1.1");
 }
 
 static void test_routes(void **state) {
-    static const char *const wrong[] = {"10.0.0.0/8 via", "10.0.0.0/8 by 1.2.3.4", "10.0.0.0/8 via ::1", "default via 1.2.3.4",
+    static const char *const wrong[] = {"10.0.0.0/8 via", "10.0.0.0/8 by 1.2.3.4", "10.0.0.0/8 via ::1",
+                                        "default via 1.2.3.4",
                                         "10.0.0.0/8 via 1.2.3.4 x", "via 1.2.3.4"};
     net_route list[NETWORK_LIST_MAX];
     (void)state;
@@ -53,7 +56,8 @@ static void test_match(void **state) {
     assert_int_equal(network_match_rank("mac:52:54:00:12:34:56", &c), 5);
     assert_int_equal(network_match_rank("mac:52:54:00:12:34:57 name:wlan0", &c), 0);
     assert_null(text_check_match("mac:52:54:00:12:34:56"));
-    static const char *const wrong[] = {"", " ", "eth0", "name:", "mac:52:54:00:12:34", "mac:52:54:00:12:34:5", "mac:525400123456",
+    static const char *const wrong[] = {"", " ", "eth0", "name:", "mac:52:54:00:12:34", "mac:52:54:00:12:34:5",
+                                        "mac:525400123456",
                                         "mac:52:54:00:12:34:56:", "driver:", "mac:+1:54:00:12:34:56"};
     for (u32 i = 0; i < ARRAY_LEN(wrong); i++) {
         if (text_check_match(wrong[i]) == NULL) fail_msg("accepted: %s", wrong[i]);
@@ -79,7 +83,8 @@ static void check(const char *block, const char *complaint) {
     strcat(text, block);
     int rc = config_parse("t", text, strlen(text), c, error);
     if (complaint == NULL && rc != 0) fail_msg("%s", error->text);
-    if (complaint != NULL && (rc == 0 || strstr(error->text, complaint) == NULL)) fail_msg("%s: %s", block, error->text);
+    if (complaint != NULL && (rc == 0 || strstr(error->text, complaint) == NULL))
+        fail_msg("%s: %s", block, error->text);
     free(c);
     free(error);
 }
@@ -88,7 +93,8 @@ static void test_blocks(void **state) {
     (void)state;
     check("network a { }", NULL);
     check("network a { address = \"192.0.2.5/24\"; gateway = \"192.0.2.1\" }", NULL);
-    check("network a { address = \"192.0.2.5/24\"; gateway = \"198.51.100.1\" }", "t:2: network a: gateway: is in none");
+    check("network a { address = \"192.0.2.5/24\"; gateway = \"198.51.100.1\" }",
+          "t:2: network a: gateway: is in none");
     check("network a { address = \"192.0.2.5/32\"; gateway = \"198.51.100.1\" }", NULL); // a cloud's point to point
     check("network a { address = \"2001:db8::5/64\"; gateway = \"fe80::1\" }", NULL);
     check("network a { gateway = \"192.0.2.1\" }", "needs address");
