@@ -46,6 +46,9 @@ kernel  file:/usr/include/libelf.h libelf-dev
 qemu    qemu-system-x86_64        qemu-system-x86
 qemu    qemu-system-aarch64       qemu-system-arm
 qemu    py:pytest                 python3-pytest
+qemu    mformat                   mtools
+qemu    genisoimage               genisoimage
+qemu    file:/usr/sbin/dnsmasq    dnsmasq-base
 image   sfdisk                    fdisk
 image   mformat                   mtools
 image   mke2fs                    e2fsprogs
