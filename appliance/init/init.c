@@ -220,6 +220,7 @@ static void machine_start(void) {
     clock_floor_apply();
     identity_begin();
     last_boot_report();
+    watchdog_turn();
 }
 
 // On disk at once: the next panic may come before the delayed write.
@@ -244,8 +245,10 @@ static void machine_parts(void) {
     panics_count();
     result = init_net_start();
     if (result < 0) init_error("network: %s", errno_name(result));
+    watchdog_turn();
     result = init_config_collect();
     if (result < 0) init_error("configuration: %s", errno_name(result));
+    watchdog_turn();
     clock_start();
     init_update_start();
     data_start(data_decided);

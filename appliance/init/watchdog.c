@@ -87,6 +87,10 @@ static void feed_fired(init_timer *t) {
     init_timer_set(t, dog.timeout_s * 1000u / FEEDS_PER_TIMEOUT);
 }
 
+void watchdog_turn(void) {
+    if (dog.fd >= 0 && !dog.ending && dog.may_feed()) feed();
+}
+
 void watchdog_start(bool (*may_feed)(void)) {
     dog.may_feed = may_feed;
     if (dog.fd >= 0) feed_fired(&dog.timer);

@@ -17,6 +17,8 @@ void watchdog_find(char *out, size_t size);
 int watchdog_open(const char *path, u32 timeout_s);
 // Feeds now and then by a timer, as long as may_feed() returns true.
 void watchdog_start(bool (*may_feed)(void));
+// Feeds now, under the same condition: between the steps of the start, before the loop runs.
+void watchdog_turn(void);
 // The last feed: from now on the machine has budget_s to go down by itself.
 void watchdog_shutdown(u32 budget_s);
 const char *watchdog_identity(void); // "" without a device

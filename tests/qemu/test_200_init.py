@@ -114,9 +114,9 @@ def test_second_boot_knows_itself_sets_its_clock_and_restarts_when_asked(life):
 def test_third_boot_starts_empty_after_damage_and_is_reset_by_the_watchdog(life):
     """The file system is beyond repair. A stopped gateway is not restarted in time for this short watchdog."""
     damage(life.disk, life.data_at, 12 * MIB)
-    with life.boot(meddle="stop", append="sluice.watchdog=5",
+    with life.boot(meddle="stop", append="sluice.watchdog=8",
                    extra=("-device", "i6300esb", "-action", "watchdog=poweroff")) as vm:
-        vm.wait_console(r"watchdog /dev/watchdog\d \(i6300ESB.*\): resets the machine after 5 s")
+        vm.wait_console(r"watchdog /dev/watchdog\d \(i6300ESB.*\): resets the machine after 8 s")
         vm.wait_console(r"BEYOND REPAIR")
         vm.wait_console(r"data partition: .* is made anew on")
         vm.wait_console(r"gateway ready")
