@@ -36,6 +36,7 @@ def seed():
     return value
 
 
+@pytest.mark.core
 @shows(v5="4.3.2-3 4.3.3-3 4.3.3-5 4.3.3-10 4.4.0-1 4.5.0-1 4.6.0-5 3.1.4-3",
        v3="4.3.2-1 4.3.2-2 4.3.3-1 4.3.3-2 4.4.0-1 4.5.0-1 4.6.0-6 3.1.4-2")
 def test_no_message_is_lost_doubled_or_out_of_order(broker, seed):
@@ -68,6 +69,7 @@ def run_started(publishers, subscribers):
     print("connections", connects)
 
 
+@pytest.mark.core
 @shows(v5="4.8.2-4 4.5.0-1")
 def test_a_shared_subscription_loses_nothing(broker, seed):
     """Members come and go; together they see every message."""

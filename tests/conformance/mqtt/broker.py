@@ -2,16 +2,22 @@
 """The broker under test: a gateway on one engine with one or two workers and listeners of several settings,
 or any other broker by its address (--broker HOST:PORT), where tests that need special settings are skipped."""
 import itertools
+import os
 
 import pytest
 from harness import engines
 from harness.gateway import Gateway
+from harness.wait import until
 
 from .client import Client, V5
 
-# Engine and workers. Most tests run on the first two; those marked core on all.
+# Engine and workers. Most tests run on the first two; those marked core on all, and under the sanitizers where
+# their binaries are given.
 SETUPS = ["uring-2", "epoll-et-1", "epoll-lt-2", "poll-1", "select-2"]
 USUAL = SETUPS[:2]
+SANITIZED = {"asan-uring-2": "SLUICE_ASAN", "asan-epoll-et-2": "SLUICE_ASAN", "tsan-uring-2": "SLUICE_TSAN",
+             "tsan-epoll-et-2": "SLUICE_TSAN"}
+SLOWER = 4.0
 RECEIVE_MAX, ALIAS_MAX, PACKET_MAX, TOKEN = 8, 4, 1024, "s3cret"
 
 LISTENERS = {
@@ -59,11 +65,48 @@ class Broker:
         return Client(self.address(listener), version, rcvbuf).hello(client_id, **more)
 
 
+# What is back at where it was, when all clients and retained messages are gone.
+HELD = ["sluice_mqtt_clients", "sluice_mqtt_sessions", "sluice_mqtt_in_flight", "sluice_mqtt_queued",
+        "sluice_mqtt_queued_bytes", "sluice_broker_subscriptions", "sluice_broker_remote_filters", "sluice_broker_in_transit"]
+# The retained values of $SYS are there from its first interval on, and tables that grew keep their size.
+GROWTH_BYTES = 65536
+
+
+def held(gateway):
+    metrics = gateway.metrics()
+    return {name: metrics.sum(name) for name in HELD}, metrics.sum("sluice_broker_memory_bytes")
+
+
+def expect_nothing_left(gateway, before):
+    """Ends all sessions and removes all retained messages: then nothing is held that was not there at the start."""
+    address = gateway.address("mqtt")
+    for session in gateway.api("/api/sessions?limit=10000")["sessions"]:
+        with Client(address) as client:
+            client.hello(session["client"], clean=True).bye()
+    with Client(address) as client:
+        client.hello().subscribe("#", qos=0, no_local=True)
+        while not client.is_quiet(0.5):
+            client.publish(client.recv().topic, b"", retain=True)
+
+    def left():
+        now, memory = held(gateway)
+        return {k: v for k, v in now.items() if v != before[0][k]}, memory - before[1]
+    until(lambda: not left()[0] and left()[1] <= GROWTH_BYTES, lambda: f"nothing is left, but {left()}")
+
+
+def parts(setup):
+    """(engine, number of workers)"""
+    engine, workers = setup.rsplit("-", 1)
+    return engine.removeprefix("asan-").removeprefix("tsan-"), int(workers)
+
+
 def start(setup, sluice):
     """The gateway of a setup."""
-    engine, workers = setup.rsplit("-", 1)
+    engine, workers = parts(setup)
     why = engines.refusal(engine)
     if why:
         pytest.skip(f"engine {engine}: {why}")
     listeners = {name: {"protocol": "mqtt", **members} for name, members in LISTENERS.items()}
-    return Gateway(sluice, engine, workers=int(workers), listeners=listeners)
+    slow = setup in SANITIZED
+    return Gateway(os.environ[SANITIZED[setup]] if slow else sluice, engine, workers=workers, listeners=listeners,
+                   slower=SLOWER if slow else 1.0)

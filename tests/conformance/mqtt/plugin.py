@@ -2,8 +2,8 @@
 """Fixtures and options of the suites that speak MQTT. `broker` is what a test speaks to; a test that takes it
 runs on the setups of broker.py: on two of them usually, on all when it is marked `core`.
 
-Options and environment: --broker HOST:PORT runs the tests against any other broker; SLUICE, BLACKBOX_SHARD,
-BLACKBOX_RESULT and BLACKBOX_ENGINES as in the black-box suite, whose harness is used.
+Options and environment: --broker HOST:PORT runs the tests against any other broker; SLUICE, SLUICE_ASAN,
+SLUICE_TSAN, BLACKBOX_SHARD, BLACKBOX_RESULT and BLACKBOX_ENGINES as in the black-box suite, whose harness is used.
 """
 import os
 import signal
@@ -33,8 +33,10 @@ def pytest_configure(config):
 def setups(core, external):
     if external:
         return ["external"]
-    names = brokers.SETUPS if core else brokers.USUAL
-    return [s for s in names if s.rsplit("-", 1)[0] in engines.selected()]
+    names = list(brokers.SETUPS if core else brokers.USUAL)
+    if core:
+        names += [s for s, variable in brokers.SANITIZED.items() if os.environ.get(variable)]
+    return [s for s in names if brokers.parts(s)[0] in engines.selected()]
 
 
 def pytest_generate_tests(metafunc):
@@ -85,7 +87,9 @@ def setup(request):
         yield request.param, None
         return
     with brokers.start(request.param, request.getfixturevalue("sluice")) as gateway:
+        before = brokers.held(gateway)
         yield request.param, gateway
+        brokers.expect_nothing_left(gateway, before)
 
 
 @pytest.fixture
