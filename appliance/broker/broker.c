@@ -121,6 +121,7 @@ static void slot_returned(broker *b, parcel_slot *slot) {
     switch ((parcel_kind)p->kind) {
         case PARCEL_ANNOUNCE: announce_returned(b, slot); break;
         case PARCEL_READ:
+        case PARCEL_ASK:
         case PARCEL_PAGE: retained_returned(b, slot); break;
         case PARCEL_MESSAGE:
             if (p->pick_count > 0) picks_returned(b, slot);

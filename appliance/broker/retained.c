@@ -11,8 +11,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/siphash.h"
 #include "broker/route.h"
 
+#define VERDICT_NS NS_PER_S       // an answer of a full part counts so long
 #define AGAIN_NS (20 * NS_PER_MS) // no memory: tried again after so long
 
 // A message in a page, followed by its topic, properties and payload.
@@ -324,6 +326,12 @@ static void read_received(broker *b, parcel_slot *slot) {
     if (c != NULL) page_send(b, c);
 }
 
+static void ask_received(broker *b, parcel_slot *slot) {
+    parcel *p = slot->of;
+    slot->refused = !retained_exists(&b->retained, (const char *)parcel_body(p), p->body_bytes);
+    parcel_return(b, slot);
+}
+
 static void page_received(broker *b, parcel_slot *slot) {
     retained_reader *r = reader_find(b, slot->of->retained.reader);
     if (r == NULL) {
@@ -340,9 +348,45 @@ static void page_received(broker *b, parcel_slot *slot) {
 void retained_received(broker *b, parcel_slot *slot) {
     if (slot->of->kind == PARCEL_READ) {
         read_received(b, slot);
+    } else if (slot->of->kind == PARCEL_ASK) {
+        ask_received(b, slot);
     } else {
         page_received(b, slot);
     }
+}
+
+// --- a full part of another worker ---
+
+static retained_verdict *verdict_of(broker *b, u64 hash) {
+    return &b->retained.verdicts[hash % ARRAY_LEN(b->retained.verdicts)];
+}
+
+int retained_ask(broker *b, u32 keeper, const publication *p) {
+    u64 hash = siphash24(siphash_process_key(), p->topic, p->topic_len) | 1;
+    retained_verdict *v = verdict_of(b, hash);
+    if (v->hash == hash && v->until_ns == 0) return -EAGAIN;
+    if (v->hash == hash && v->until_ns > b->owner->now_ns) {
+        v->used = true;
+        return v->admitted ? 0 : -ENOSPC;
+    }
+    // Another topic's answer is on its way, or has just come.
+    u64 now = b->owner->now_ns;
+    bool fresh = v->until_ns == 0 || (!v->used && now + VERDICT_NS < v->until_ns + AGAIN_NS);
+    if (v->hash != 0 && fresh) return -EAGAIN;
+    parcel *made = parcel_create(b, PARCEL_ASK, worker_bit(keeper), 0, p->topic_len);
+    if (made == NULL) return -ENOSPC;
+    memcpy(parcel_body(made), p->topic, p->topic_len);
+    made->retained.reader = hash;
+    *v = (retained_verdict){.hash = hash};
+    parcel_send(b, made, WM_ROUTE);
+    return -EAGAIN;
+}
+
+static void ask_returned(broker *b, parcel_slot *slot) {
+    retained_verdict *v = verdict_of(b, slot->of->retained.reader);
+    v->admitted = !slot->refused;
+    v->until_ns = b->owner->now_ns + VERDICT_NS;
+    parcel_release(b, slot->of);
 }
 
 void retained_returned(broker *b, parcel_slot *slot) {
@@ -353,6 +397,10 @@ void retained_returned(broker *b, parcel_slot *slot) {
         parcel_release(b, p);
         if (c != NULL && no_more) cursor_destroy(&b->retained, c);
         if (c != NULL && !no_more) page_send(b, c);
+        return;
+    }
+    if (p->kind == PARCEL_ASK) {
+        ask_returned(b, slot);
         return;
     }
     retained_reader *r = slot->refused ? reader_find(b, p->retained.reader) : NULL;

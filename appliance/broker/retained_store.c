@@ -139,14 +139,19 @@ static u64 bytes_to_be(const publication *p) {
     return offsetof(message, bytes) + p->topic_len + p->props_len + (u64)p->payload_len;
 }
 
-bool retained_has_room(const broker *b, u32 keeper, const publication *p) {
+bool retained_exists(const retained_part *r, const char *topic, u32 len) {
+    const retained_node *node = node_find(r, topic, len);
+    return node != NULL && node->message != NULL;
+}
+
+int retained_admit(broker *b, u32 keeper, const publication *p) {
     const retained_part *r = &b->owner->gw->workers[keeper].broker->retained;
     u64 count = counter_get(&r->count), bytes = counter_get(&r->bytes) + bytes_to_be(p);
-    if (fits(b, count + 1, bytes)) return true;
-    if (keeper != b->owner->index) return false;
+    if (fits(b, count + 1, bytes)) return 0;
+    if (keeper != b->owner->index) return retained_ask(b, keeper, p);
     const retained_node *node = node_find(r, p->topic, p->topic_len);
-    if (node == NULL || node->message == NULL) return false;
-    return fits(b, count, bytes - message_bytes(node->message));
+    if (node == NULL || node->message == NULL) return -ENOSPC;
+    return fits(b, count, bytes - message_bytes(node->message)) ? 0 : -ENOSPC;
 }
 
 int retained_set(retained_part *r, const publication *p, message *m) {

@@ -36,6 +36,14 @@ struct retained_cursor {
     topic_level levels[];    // then the filter's text
 };
 
+// What another worker has said of a topic while its part was full.
+typedef struct retained_verdict {
+    u64 hash;      // of the topic; 0 = none
+    u64 until_ns;  // it counts so long; 0 = not answered yet
+    bool admitted;
+    bool used;     // its publisher has come again; before, another topic has to wait a moment
+} retained_verdict;
+
 typedef struct retained_part {
     broker *b;
     retained_node *root;
@@ -47,6 +55,7 @@ typedef struct retained_part {
     retained_cursor *sweeper;      // looks for expired messages
     u64 expiring;            // messages that can expire
     timer_node timer;        // work to do
+    retained_verdict verdicts[64];
     counter count, bytes;    // messages and the memory they are charged with
     counter refused;
 } retained_part;
@@ -56,11 +65,14 @@ int retained_init(retained_part *r, broker *b);
 
 // The worker that keeps a topic's retained message.
 u32 retained_keeper(const worker *w, const char *topic, u32 len);
-// Whether a message would be kept by that worker. Of another worker only its fill is known: when that
-// is at a limit, replacing is refused too. Any part, owner thread of b.
-bool retained_has_room(const broker *b, u32 keeper, const publication *p);
+// Whether a message would be kept by that worker: 0, -ENOSPC, or -EAGAIN. Of another worker only its fill
+// is known; when that is at a limit it is asked whether the message replaces one, and the publisher comes
+// again.
+int retained_admit(broker *b, u32 keeper, const publication *p);
 // Stores (m, one reference is taken) or deletes (NULL). Returns 0, -ENOSPC over a limit, -ENOMEM.
 int retained_set(retained_part *r, const publication *p, message *m);
+// Whether there is a message for a topic.
+bool retained_exists(const retained_part *r, const char *topic, u32 len);
 // The same for what another worker has accepted: only memory can refuse it (counted).
 void retained_store_received(broker *b, const publication *p, message **stored);
 

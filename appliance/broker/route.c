@@ -112,7 +112,8 @@ static int prepare(broker *b, routing *r) {
     }
     if (r->p->retain) {
         r->keeper = (int)retained_keeper(b->owner, r->p->topic, r->p->topic_len);
-        if (r->p->payload_len > 0 && !retained_has_room(b, (u32)r->keeper, r->p)) return -ENOSPC;
+        result = r->p->payload_len > 0 ? retained_admit(b, (u32)r->keeper, r->p) : 0;
+        if (result < 0) return result;
     }
     result = parcel_make(b, r);
     if (result < 0) return result;

@@ -105,6 +105,7 @@ typedef enum parcel_kind {
     PARCEL_MESSAGE,
     PARCEL_ANNOUNCE,
     PARCEL_READ,  // of retained messages: asks for a part's first page
+    PARCEL_ASK,   // whether a topic has a retained message
     PARCEL_PAGE,  // retained messages; its return asks for the next page
 } parcel_kind;
 
@@ -113,7 +114,8 @@ typedef struct parcel_slot {
     parcel *of;
     struct parcel_slot *next; // while it waits for room in a ring, or at the receiver for memory
     u8 kind;                  // worker_message, while it waits
-    bool refused;             // announcement, read: the receiver had no memory. Page: no more wanted
+    bool refused;             // announcement, read: the receiver had no memory. Page: no more wanted.
+                              // Ask: there is none
     bool deliver, store;      // message: what to do with it there
     u16 target;               // worker this slot is for
 } parcel_slot;
@@ -137,7 +139,7 @@ typedef struct parcel_announce {
 } parcel_announce;
 
 typedef struct parcel_retained {
-    u64 reader;
+    u64 reader;              // ask: the topic's hash
     retained_cursor *cursor; // at the part; NULL: the last page
     u32 count;               // messages in the page
 } parcel_retained;
@@ -329,6 +331,7 @@ void route_received(broker *b, parcel_slot *slot);
 void route_retry(broker *b);
 
 // --- retained.c --- What messages of other workers ask of this part of the store.
+int retained_ask(broker *b, u32 keeper, const publication *p); // as retained_admit
 void retained_received(broker *b, parcel_slot *slot); // PARCEL_READ, PARCEL_PAGE
 void retained_returned(broker *b, parcel_slot *slot);
 
