@@ -77,7 +77,8 @@ static void on_data(void *ctx, cio_conn *io, const u8 *bytes, size_t len, u64 no
 }
 
 void mq_net_prepare(mq_net *net, const mq_options *o, cio *io, dial *d) {
-    *net = (mq_net){.o = o, .io = io, .dial = d};
+    static u32 runs;
+    *net = (mq_net){.o = o, .io = io, .dial = d, .run = ++runs};
     net->events = (cio_events){.ctx = net, .data = on_data, .sent = on_sent, .ended = on_ended};
     net->codec = (mqtt_codec){.version = (u8)mq_net_version(net),
                               .sender = MQTT_FROM_SERVER,
@@ -144,7 +145,7 @@ static int connect_put(mq_client *c) {
     const mq_options *o = c->net->o;
     char id[MQ_TEXT_BYTES_MAX + 48];
     u8 bytes[3 * MQ_TEXT_BYTES_MAX + 256];
-    snprintf(id, sizeof(id), "%s%x-%u", o->id_prefix, (unsigned)getpid(), c->index);
+    snprintf(id, sizeof(id), "%s%x-%u-%u", o->id_prefix, (unsigned)getpid(), c->net->run, c->index);
     mqtt_connect packet = {.version = (u8)mq_net_version(c->net),
                            .clean_start = true,
                            .keep_alive_s = c->net->keep_alive_s,

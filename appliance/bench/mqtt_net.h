@@ -71,6 +71,7 @@ struct mq_net {
     mq_client *dirty;
     bench_errors errors;
     u64 bytes_in, bytes_out;
+    u32 run;   // number of this run in this process: in client ids, so that runs never meet
     u32 dials; // connections started so far: spreads source addresses
     u16 keep_alive_s;
     char first_refusal[96]; // what the first broker that said no said: "CONNACK not_authorized"

@@ -94,7 +94,7 @@ static const option_row rows[] = {
     {"prefix", "TOPIC", OPTION_TEXT, IN_ALL, AT(prefix), 0, 0, NULL,
      "topics are TOPIC/...; default bench/PID/RUN, so that runs never mix"},
     {"id-prefix", "TEXT", OPTION_TEXT, IN_ALL, AT(id_prefix), 0, 0, NULL,
-     "client ids are TEXTPID-0, TEXTPID-1, ...; default bench-"},
+     "client ids are TEXTPID-RUN-0, TEXTPID-RUN-1, ...; default bench-"},
     {"user", "NAME", OPTION_TEXT, IN_ALL, AT(user), 0, 0, NULL, "user name"},
     {"password", "TEXT", OPTION_TEXT, IN_ALL, AT(password), 0, 0, NULL, "password"},
     {"src-addrs", "N", OPTION_U32, IN_ALL, AT(src_addrs), 1, BENCH_SOURCES_MAX, NULL,

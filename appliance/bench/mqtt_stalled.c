@@ -40,7 +40,8 @@ static int handshake(mq_world *w, int fd, u32 index) {
     char id[MQ_TEXT_BYTES_MAX + 48], topic[MQ_TOPIC_BYTES_MAX];
     u8 list[MQ_TOPIC_BYTES_MAX + 8], bytes[3 * MQ_TEXT_BYTES_MAX + 256];
     int timeout_ms = (int)MIN(o->timeout_ns / NS_PER_MS, (u64)INT32_MAX);
-    snprintf(id, sizeof(id), "%s%x-stalled-%u", o->id_prefix, (unsigned)getpid(), index);
+    snprintf(id, sizeof(id), "%s%x-%u-stalled-%u", o->id_prefix, (unsigned)getpid(), w->net.run,
+             index);
     snprintf(topic, sizeof(topic), "%s/#", w->result->prefix);
     mqtt_connect connect = {.version = (u8)mq_net_version(&w->net),
                             .clean_start = true,
