@@ -266,7 +266,7 @@ static int use_reduced(config_source at_fault) {
 }
 
 static int use_built_in(void) {
-    static const char text[] = "data_dir = \"/data\"; admin { bind = \"127.0.0.1:9600\"; }\n"
+    static const char text[] = "data_dir = \"" INIT_DATA_DIR "\"; admin { bind = \"127.0.0.1:9600\"; }\n"
                                "listener devices { protocol = frame; bind = \"127.0.0.1:7000\"; }\n";
     char *copy = strdup(text);
     if (copy == NULL) return -ENOMEM;
