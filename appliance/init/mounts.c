@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "init/control.h"
@@ -45,7 +46,12 @@ static void standard_descriptors(void) {
 
 static void limits_set(void) {
     // The gateway raises its soft limit to what it needs; io_uring locks memory.
-    struct rlimit files = {LIMIT_INIT_NOFILE, LIMIT_INIT_NOFILE};
+    // A connection takes the kernel more than a page, so no more descriptors than pages of RAM can be of
+    // use; what the gateway keeps for each possible one would fill a small machine.
+    struct sysinfo info;
+    u64 pages = sysinfo(&info) == 0 ? (u64)info.totalram * info.mem_unit / 4096 : LIMIT_INIT_NOFILE;
+    u64 count = MIN(MAX(pages, 4096ull), (u64)LIMIT_INIT_NOFILE);
+    struct rlimit files = {count, count};
     struct rlimit locked = {RLIM_INFINITY, RLIM_INFINITY};
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_NOFILE, &files);
