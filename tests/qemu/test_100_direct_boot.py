@@ -44,5 +44,7 @@ def test_one_worker_for_each_core(vm):
 
 def test_console_shows_no_errors_of_the_kernel(vm):
     """The kernel's messages of level error and worse go to the console; a healthy boot has none."""
-    lines = [line for line in vm.console().splitlines() if line.startswith("[")]
+    # Said by the kernel wherever there is no PCI bus, also when told so.
+    expected = "PCI: Fatal: No config space access function found"
+    lines = [line for line in vm.console().splitlines() if line.startswith("[") and expected not in line]
     assert not lines, "\n".join(lines)

@@ -31,6 +31,10 @@ SYSTEM = {"x86_64": "qemu-system-x86_64", "aarch64": "qemu-system-aarch64"}
 MACHINES = {"x86_64": ("microvm", "q35", "pc"), "aarch64": ("virt",)}
 # A microvm has no PCI bus; its devices sit on virtio's own.
 BUS = {"microvm": "device"}
+# A microvm stands for monitors like Firecracker: no PCI, no ACPI, devices named on the command line, CPUs in an MP table.
+# ACPI is q35's.
+OPTIONS = {"microvm": "acpi=off"}
+APPEND = {"microvm": "acpi=off pci=off"}
 CPU = {"x86_64": "max", "aarch64": "cortex-a72"}
 # x86-64: QEMU 7.2 with a thread for each CPU lets one run an instruction that another has just patched (int3 of a jump
 # label), and the kernel stops; round robin does not.
@@ -73,7 +77,8 @@ class Vm:
         self.boot = out(arch, FILES[arch, self.machine]) if boot is DIRECT else boot
         self.memory, self.cpus, self.initrd, self.append = memory, cpus, initrd, append
         self.disks, self.ports, self.extra, self.reboot = list(disks), ports, list(extra), reboot
-        self.cpu, self.machine_options, self.net_options = cpu or CPU[arch], machine_options, net_options
+        self.cpu, self.net_options = cpu or CPU[arch], net_options
+        self.machine_options = machine_options or OPTIONS.get(self.machine, "")
         self.directory = tempfile.mkdtemp(prefix="sluice-vm-")
         self.console_path = os.path.join(self.directory, "console")
         self.process = self.monitor = None
@@ -92,7 +97,7 @@ class Vm:
                 "-device", f"virtio-rng-{bus}"]
         if self.boot:
             args += ["-kernel", self.boot]
-            args += ["-append", " ".join((self.append, emulation_append(self.arch)))]
+            args += ["-append", " ".join((self.append, APPEND.get(self.machine, ""), emulation_append(self.arch)))]
         if self.initrd:
             args += ["-initrd", self.initrd]
         if not self.reboot:
@@ -222,7 +227,11 @@ class Vm:
 
     def get(self, path, guard_s=SHORT_GUARD_S):
         """One GET to the admin port."""
-        return http.request(self.address(9600), path, guard_s=guard_s)
+        session = http.Session(self.address(9600), guard_s)
+        try:
+            return session.request(path)
+        finally:
+            session.close()
 
     def wait_ready(self, guard_s=BOOT_GUARD_S):
         """Until the gateway answers its health check. QEMU accepts for the guest before it runs, so that only a whole
