@@ -272,7 +272,8 @@ static int session_open(conn *c, const mqtt_connect *k, const char *id, u32 len)
         return refuse(c, k, full);
     }
     if (k->has_will && (s->will = mqtt_will_create(s, k)) == NULL) {
-        if (!present) mqtt_session_end(s);
+        if (present) mqtt_session_await(s);
+        else mqtt_session_end(s);
         return refuse(c, k, full);
     }
     session_configure(s, mqtt_conf(c), k);

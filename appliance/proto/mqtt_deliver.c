@@ -6,6 +6,8 @@
 // Runs inside the broker's delivery: nothing is closed, freed or published here.
 #include "proto/mqtt_session.h"
 
+#define COPY_FIRST_BYTES_MAX 4096u // more is allocated and copied once in either case
+
 static mqtt_outgoing outgoing_of(const delivery *d) {
     const publication *p = d->publication;
     return (mqtt_outgoing){
@@ -33,14 +35,20 @@ static void count_unsent(mqtt_session *s, int result) {
                                                     : MQTT_DROP_NO_MEMORY);
 }
 
-// A large payload is worth one copy for all receivers; NULL: it is sent from the publication.
-static message *message_for_output(delivery *d) {
-    return d->publication->payload_len < LIMIT_OUT_SHARED_MIN_BYTES ? NULL : delivery_message(d);
+// A large payload is worth one copy for all receivers. NULL: it is copied from the publication into the
+// output, as are small ones, and middling ones for the first receiver, who may be the only one.
+static message *message_for_output(const mqtt_session *s, delivery *d) {
+    mqtt_sessions *all = mqtt_sessions_of(s);
+    u32 len = d->publication->payload_len;
+    if (len < LIMIT_OUT_SHARED_MIN_BYTES) return NULL;
+    bool first = all->last_payload != d->publication->payload;
+    all->last_payload = d->publication->payload;
+    return first && len <= COPY_FIRST_BYTES_MAX ? NULL : delivery_message(d);
 }
 
 // Sends now. 0, a close_reason for no room or memory, or MQTT_SEND_*.
 static int send_now(mqtt_session *s, delivery *d, mqtt_outgoing *out) {
-    message *m = message_for_output(d);
+    message *m = message_for_output(s, d);
     int result = mqtt_publish_send(s, out, m);
     if (m != NULL) message_unref(m);
     return result;

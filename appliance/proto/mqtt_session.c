@@ -16,15 +16,6 @@
 #include "broker/sys.h"
 #include "limits.h"
 
-const char *mqtt_drop_name(u32 reason) {
-    static const char *const names[] = {
-#define MQTT_DROP_TEXT(symbol, name) [MQTT_DROP_##symbol] = name,
-        MQTT_DROPS(MQTT_DROP_TEXT)
-#undef MQTT_DROP_TEXT
-    };
-    return reason < MQTT_DROP_REASONS ? names[reason] : "unknown";
-}
-
 // --- all of a worker ---
 
 // Closes what deliveries have decided to close.
@@ -174,6 +165,12 @@ void mqtt_session_detach(mqtt_session *s) {
     broker_subscriber_changed(mqtt_broker(s), &s->subscriber);
 }
 
+void mqtt_session_await(mqtt_session *s) {
+    ASSERT(s->conn == NULL && s->expiry_s != 0);
+    if (s->expiry_s == MQTT_EXPIRY_NEVER || timer_is_armed(&s->timer)) return;
+    timer_arm(s->owner->wheel, &s->timer, s->owner->now_ns + s->expiry_s * NS_PER_S);
+}
+
 void mqtt_session_leave(mqtt_session *s) {
     mqtt_session_detach(s);
     if (s->expiry_s == 0) {
@@ -185,8 +182,7 @@ void mqtt_session_leave(mqtt_session *s) {
         if (delay_s == 0) mqtt_will_publish(s);
         else mqtt_will_wait(s, delay_s);
     }
-    if (s->expiry_s == MQTT_EXPIRY_NEVER) return;
-    timer_arm(s->owner->wheel, &s->timer, s->owner->now_ns + s->expiry_s * NS_PER_S);
+    mqtt_session_await(s);
 }
 
 void mqtt_session_hand_over(mqtt_session *s, bool session_goes_on) {

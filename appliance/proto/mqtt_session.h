@@ -75,6 +75,7 @@ struct mqtt_sessions {
     mqtt_will *wills;          // being published: the rings were congested
     timer_node will_timer;
     struct sys_topics *sys;    // first worker only
+    const u8 *last_payload;    // of the last delivery, to be compared only
     u64 next_number;
     u32 count;
 };
@@ -121,7 +122,9 @@ void mqtt_session_end(mqtt_session *s);
 void mqtt_session_attach(mqtt_session *s, conn *c);
 // The connection is no longer its client's: c->proto_state becomes NULL. The will is left alone.
 void mqtt_session_detach(mqtt_session *s);
-// The same when the client has gone: publishes the will or waits with it, and ends the session or waits for
+// Without a connection: its end comes when nobody has come for it in time.
+void mqtt_session_await(mqtt_session *s);
+// The same as mqtt_session_detach when the client has gone: publishes the will or waits with it, and ends the session or waits for
 // its expiry. s may be freed.
 void mqtt_session_leave(mqtt_session *s);
 // Another connection has come for it: the old one is told and closed. Its will is published, or dropped

@@ -79,8 +79,22 @@ static void test_defaults(void **state) {
     assert_int_equal(parsed->log.level, LOG_INFO);
     assert_int_equal(parsed->log.ring_bytes, 8u << 20);
     assert_true(parsed->log.to_stderr);
-    assert_int_equal(parsed->listener_count, 1);
-    const listener_config *l = &parsed->listeners[0];
+    assert_int_equal(parsed->sys_interval_s, 10);
+    assert_false(parsed->events);
+    assert_int_equal(parsed->listener_count, 2);
+    const listener_config *m = &parsed->listeners[0];
+    assert_string_equal(m->name, "mqtt");
+    assert_int_equal(m->protocol, PROTOCOL_MQTT);
+    assert_string_equal(m->bind.text, "127.0.0.1:1883");
+    assert_true(m->anonymous);
+    assert_int_equal(m->max_packet, 1u << 20);
+    assert_int_equal(m->receive_max, 64);
+    assert_int_equal(m->session_expiry_max_s, 7 * 86400);
+    assert_int_equal(m->max_qos, 2);
+    assert_true(m->retain_available && m->wildcard_available && m->shared_available);
+    assert_int_equal(m->out_bytes_max, (1u << 20) + (64u << 10));
+    assert_int_equal(m->queue_policy, QUEUE_NEWEST);
+    const listener_config *l = &parsed->listeners[1];
     assert_string_equal(l->name, "frame");
     assert_string_equal(l->bind.text, "127.0.0.1:7000");
     assert_int_equal(l->mode, FRAME_ACK);
@@ -101,6 +115,7 @@ static const char full[] =
     "workers = 2; engine = epoll-lt; pin = no; data_dir = \"/d\"; ctl_socket = \"/c.sock\"; "
     "max_conns = 5000;\n"
     "memory_max = 512m; drain_timeout = 3s; recv_bufs = 1024; min_wait = 50us; sqpoll = yes;\n"
+    "max_sessions = 10; sys_interval = off; events = yes;\n"
     "shared_strategy = sticky; retained_messages_max = 5; retained_bytes_max = 1m;\n"
     "admin { enabled = no; bind = \"[::1]:9700\" }\n"
     "log { level = debug; ring = 1m; stderr = no; file = \"/l\"; file_max = 1g; file_keep = 9;\n"
@@ -113,7 +128,17 @@ static const char full[] =
     "max_conns_per_address = 3;\n"
     "  accept_rate = 50; out_max = 8k; out_high = 2k; up_topic = \"u/%i\"; down_topic = "
     "\"d/%i/#\"; anonymous = yes }\n"
-    "listener two { protocol = frame; bind = \"unix:/s\"; mode = echo }\n";
+    "listener two { protocol = frame; bind = \"unix:/s\"; mode = echo }\n"
+    "listener three { protocol = mqtt; bind = \"unix:/m\"; max_packet = 4k; receive_max = 1; "
+    "inflight_max = 2;\n"
+    "  topic_alias_max = none; server_keepalive = 30s; max_keepalive = 1m; session_expiry_max = 1h; "
+    "max_qos = 1;\n"
+    "  retain_available = no; wildcard_available = no; shared_available = no; "
+    "subscription_ids_available = no;\n"
+    "  check_payload_format = yes; max_subscriptions = 3; max_queued_bytes = 8k; max_queued_messages "
+    "= 7;\n"
+    "  queue_policy = oldest; response_info = \"r/%i\"; deny_subscribe = [\"a/#\", \"+/b\"]; "
+    "deny_publish = \"c\" }\n";
 
 static void test_every_setting(void **state) {
     (void)state;
@@ -158,9 +183,32 @@ static void test_every_setting(void **state) {
     assert_string_equal(l->up_topic, "u/%i");
     assert_string_equal(l->down_topic, "d/%i/#");
     assert_int_equal(parsed->listeners[1].mode, FRAME_ECHO);
-    // The text above names every key: a new one can not be forgotten here.
+    assert_int_equal(parsed->max_sessions, 10);
+    assert_int_equal(parsed->sys_interval_s, 0);
+    assert_true(parsed->events);
+    const listener_config *m = &parsed->listeners[2];
+    assert_int_equal(m->max_packet, 4096);
+    assert_int_equal(m->receive_max, 1);
+    assert_int_equal(m->inflight_max, 2);
+    assert_int_equal(m->topic_alias_max, 0);
+    assert_int_equal(m->server_keepalive_s, 30);
+    assert_int_equal(m->max_keepalive_s, 60);
+    assert_int_equal(m->session_expiry_max_s, 3600);
+    assert_int_equal(m->max_qos, 1);
+    assert_false(m->retain_available || m->wildcard_available || m->shared_available);
+    assert_true(m->check_payload_format && !m->subscription_ids_available);
+    assert_int_equal(m->max_subscriptions, 3);
+    assert_int_equal(m->max_queued_bytes, 8192);
+    assert_int_equal(m->max_queued_messages, 7);
+    assert_int_equal(m->queue_policy, QUEUE_OLDEST);
+    assert_string_equal(m->response_info, "r/%i");
+    assert_string_equal(m->deny_subscribe, "a/#\n+/b\n");
+    assert_string_equal(m->deny_publish, "c\n");
+    // The text above names every key of the gateway's own sections: a new one can not be forgotten here.
     for (u32 i = 0; i < schema_setting_count; i++) {
-        if (strcmp(schema_settings[i].key, "token") != 0)
+        section_kind k = schema_settings[i].section;
+        bool own = k == SECTION_TOP || k == SECTION_ADMIN || k == SECTION_LOG || k == SECTION_LISTENER;
+        if (own && strcmp(schema_settings[i].key, "token") != 0)
             assert_non_null(strstr(full, schema_settings[i].key));
     }
 }
@@ -236,8 +284,19 @@ static void test_mistakes_in_settings(void **state) {
     refused(
         listener("mode = ech"),
         "t:1: listener a: mode: 'ech' is not known in this version; allowed: echo, ack, publish");
-    refused("listener a { protocol = mqtt; bind = \"127.0.0.1:1883\" }",
-            "t:1: listener a: protocol: 'mqtt' is not known in this version; allowed: frame");
+    refused("listener a { protocol = coap; bind = \"127.0.0.1:1883\" }",
+            "t:1: listener a: protocol: 'coap' is not known in this version; allowed: frame, mqtt");
+    refused_with("listener a { protocol = frame; bind = \"127.0.0.1:7000\"; deny_publish = [\"a\"] }",
+            "t:1: listener a: deny_publish: is of no use with protocol = frame");
+    refused_with("listener a { protocol = mqtt; bind = \"127.0.0.1:1883\"; mode = echo }",
+            "t:1: listener a: mode: is of no use with protocol = mqtt");
+    refused_with("listener a { protocol = mqtt; bind = \"127.0.0.1:1883\"; deny_publish = [\"a/#/b\"] }",
+            "t:1: listener a: deny_publish: 'a/#/b' is not a topic filter; allowed: a list of topic "
+            "filters, [\"a/#\", \"b/+/c\"]");
+    refused_with("listener a { protocol = mqtt; bind = \"127.0.0.1:1883\"; deny_publish = [1] }",
+            "t:1: listener a: deny_publish: an element is not a quoted text");
+    refused_with("listener a { protocol = mqtt; bind = \"0.0.0.0:1883\" }",
+            "t:1: listener a: bind: 0.0.0.0:1883 can be reached from other machines");
     refused(listener("\nrcvbuf = 1k\nrcvbuf = 4k"),
             "t:2: listener a: rcvbuf: '1k' is below 2k; allowed: auto, "
             "a size (bytes, or with k, m, g), 2k to 64m\nt:3: listener a: rcvbuf: given twice; the "
@@ -290,7 +349,7 @@ static void test_unknown_keys_and_sections(void **state) {
     refused_with("listener a/b { }",
                  "t:1: listener: 'a/b' is not a name; allowed: 1 to 63 of a-z A-Z 0-9 - _ .");
     refused("listener a { }",
-            "t:1: listener a: protocol is missing; allowed: frame\nt:1: listener a: bind is "
+            "t:1: listener a: protocol is missing; allowed: frame, mqtt\nt:1: listener a: bind is "
             "missing; allowed: "
             "\"ADDRESS:PORT\", \"[IPV6]:PORT\" or \"unix:/path\"; an IP address, not a name");
 }

@@ -74,6 +74,17 @@ u32 conn_send_room(const conn *c) {
     (void)c;
     return LIMIT_HTTP_OUT_BYTES;
 }
+void conn_end(conn *c, close_reason reason) {
+    conn_close(c, reason);
+}
+u32 mqtt_sessions_view(worker *w, const session_filter *f, u64 *place, session_view *out, u32 max, bool *more) {
+    (void)w, (void)place, (void)max;
+    *more = false;
+    if (f->away) return 0;
+    out[0] = (session_view){.client = "c1", .conn_id = 1, .version = 5, .expiry_s = UINT32_MAX,
+                            .expires_in_ns = UINT64_MAX, .subscriptions = 2};
+    return 1;
+}
 void conn_close(conn *c, close_reason reason) {
     fake_conn *f = (fake_conn *)(void *)c;
     if (f->closed != 0) return;
