@@ -132,18 +132,19 @@ static int suback_send(mqtt_session *s, mqtt_type type, u16 packet_id, const u8 
 // Every filter is in force or refused. 0, or what packet() returns.
 static int op_answer(mqtt_subscribing *op) {
     mqtt_session *s = op->session;
+    worker *w = s->owner;
     int result = 0;
     op->answered = true;
     if (mqtt_session_online(s) && !op->orphan) {
         u32 size;
-        u8 *codes = worker_buf_alloc(s->owner, op->count, &size);
+        u8 *codes = worker_buf_alloc(w, op->count, &size);
         if (codes == NULL) return CLOSE_NO_MEMORY;
         for (u32 i = 0; i < op->count; i++) {
             u8 code = op->items[i].code;
             codes[i] = s->version != MQTT_5 && code >= 0x80 ? MQTT_SUBACK_FAILURE : code;
         }
         result = suback_send(s, MQTT_SUBACK, op->packet_id, codes, op->count);
-        worker_buf_free(s->owner, codes, size);
+        worker_buf_free(w, codes, size); // after an error the session may be gone
     }
     if (result != 0 || s->subscribing == NULL) return result;
     if (s->subscribing == op || !s->subscribing->reader.started) read_next(op);
@@ -269,8 +270,9 @@ static void read_cancel(mqtt_session *s, mqtt_bytes filter) {
 
 int mqtt_receive_unsubscribe(conn *c, const mqtt_subscribe *packet) {
     mqtt_session *s = mqtt_session_of(c);
+    worker *w = s->owner;
     u32 size;
-    u8 *codes = worker_buf_alloc(s->owner, packet->filters.count, &size);
+    u8 *codes = worker_buf_alloc(w, packet->filters.count, &size);
     if (codes == NULL) return CLOSE_NO_MEMORY;
     mqtt_filter f;
     cursor at = mqtt_filters_begin(&packet->filters);
@@ -283,7 +285,7 @@ int mqtt_receive_unsubscribe(conn *c, const mqtt_subscribe *packet) {
         if (f.share.data == NULL) read_cancel(s, f.filter);
     }
     int result = suback_send(s, MQTT_UNSUBACK, packet->packet_id, codes, packet->filters.count);
-    worker_buf_free(s->owner, codes, size);
+    worker_buf_free(w, codes, size); // after an error the session may be gone
     return result;
 }
 
