@@ -100,7 +100,8 @@ build_for_suites() {
             aarch64 | x86_64 | asan | tsan | clang) variant_build "$need" ;;
             fuzz) variant_build fuzz lib ;;
             kernel-x86_64 | kernel-aarch64) kernel_build "${need#kernel-}" ;;
-            qemu) host_require qemu ;;
+            images) host_require image update qemu-img ;;
+            qemu) host_require qemu image update secureboot run-x86_64 run-uefi-x86_64 run-aarch64 run-uboot-aarch64 ;;
             npm) npm_build ;;
             clients) host_require clients ;;
             *) die "ci/suites: unknown need '$need'" ;;
