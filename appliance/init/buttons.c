@@ -28,11 +28,13 @@ typedef struct button {
     char name[64];    // what the device calls itself
     char node[32];    // "event0"
     bool used;
+    bool ctrl, alt;   // held down
 } button;
 
 static button buttons[LIMIT_INIT_BUTTONS];
 static init_watch news = {.fd = -1};
-static void (*pressed)(const char *device);
+static void (*power_pressed)(const char *device);
+static void (*restart_pressed)(const char *device); // NULL: the kernel knows Ctrl-Alt-Del itself
 
 u32 buttons_count(void) {
     u32 count = 0;
@@ -46,6 +48,23 @@ static void button_close(button *b) {
     b->used = false;
 }
 
+static void key_take(button *b, u16 code, i32 value) {
+    // 1: pressed, 2: held, 0: let go. Only a press acts.
+    switch (code) {
+    case KEY_LEFTCTRL:
+    case KEY_RIGHTCTRL: b->ctrl = value != 0; break;
+    case KEY_LEFTALT:
+    case KEY_RIGHTALT: b->alt = value != 0; break;
+    case KEY_POWER:
+        if (value == 1) power_pressed(b->name);
+        break;
+    case KEY_DELETE:
+        if (value == 1 && b->ctrl && b->alt && restart_pressed != NULL) restart_pressed(b->name);
+        break;
+    default: break;
+    }
+}
+
 static void button_ready(init_watch *w, u32 events) {
     button *b = CONTAINER_OF(w, button, watch);
     struct input_event list[16];
@@ -56,15 +75,19 @@ static void button_ready(init_watch *w, u32 events) {
         return;
     }
     for (size_t i = 0; i < (size_t)n / sizeof(list[0]); i++) {
-        // 1: pressed. Releases and repeats are not presses.
-        if (list[i].type == EV_KEY && list[i].code == KEY_POWER && list[i].value == 1) pressed(b->name);
+        if (list[i].type == EV_KEY) key_take(b, list[i].code, list[i].value);
     }
 }
 
-static bool has_power_key(int fd) {
+static bool has_key(const unsigned long *keys, u32 key) {
+    return (keys[key / LONG_BITS] >> (key % LONG_BITS) & 1) != 0;
+}
+
+static bool is_of_use(int fd) {
     unsigned long keys[KEY_MAX / LONG_BITS + 1] = {0};
     if (ioctl(fd, EVIOCGBIT(EV_KEY, sizeof(keys)), keys) < 0) return false;
-    return (keys[KEY_POWER / LONG_BITS] >> (KEY_POWER % LONG_BITS) & 1) != 0;
+    bool keyboard = has_key(keys, KEY_LEFTCTRL) && has_key(keys, KEY_LEFTALT) && has_key(keys, KEY_DELETE);
+    return has_key(keys, KEY_POWER) || (keyboard && restart_pressed != NULL);
 }
 
 static bool is_open(const char *node) {
@@ -84,7 +107,7 @@ static void device_try(const char *node) {
     for (u32 i = 0; i < LIMIT_INIT_BUTTONS && b == NULL; i++) {
         if (!buttons[i].used) b = &buttons[i];
     }
-    if (!has_power_key(fd) || b == NULL) {
+    if (!is_of_use(fd) || b == NULL) {
         if (b == NULL) init_warn("power keys: more than %u devices; %s is not listened to", LIMIT_INIT_BUTTONS, node);
         close(fd);
         return;
@@ -139,8 +162,10 @@ static int news_open(void) {
     return result;
 }
 
-int buttons_open(void (*on_press)(const char *device)) {
-    pressed = on_press;
+int buttons_open(void (*on_power)(const char *device), void (*on_restart)(const char *device)) {
+    power_pressed = on_power;
+    // With virtual terminals the kernel sends SIGINT for the same keys: once is enough.
+    restart_pressed = access("/sys/class/tty/tty1", F_OK) == 0 ? NULL : on_restart;
     int result = news_open();
     devices_scan();
     return result < 0 ? result : (int)buttons_count();

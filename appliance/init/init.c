@@ -106,6 +106,11 @@ static void power_pressed(const char *device) {
     init_shutdown(INIT_POWEROFF, device);
 }
 
+static void restart_pressed(const char *device) {
+    (void)device;
+    init_shutdown(INIT_REBOOT, "Ctrl-Alt-Del");
+}
+
 static void signal_take(int signo) {
     switch (signo) {
     case SIGCHLD: init_child_reap(); break;
@@ -236,7 +241,7 @@ static void panics_count(void) {
 }
 
 static void machine_parts(void) {
-    int result = buttons_open(power_pressed);
+    int result = buttons_open(power_pressed, restart_pressed);
     if (result < 0) init_warn("power buttons added later are not seen: %s", errno_name(result));
     shutdown_hook(clock_save_now);
     shutdown_hook(seed_save);

@@ -149,6 +149,18 @@ def test_both_slots_damaged_and_no_data_partition(life):
         assert state["machine_id"] != life.machine_id and state["gateway"]["volatile_data"], state
 
 
+@pytest.mark.guard(200)
+def test_ctrl_alt_del():
+    with open(out(ARCH, "kernel.config")) as f:
+        if "CONFIG_KEYBOARD_ATKBD=y" not in f.read():
+            pytest.skip("this kernel has no driver for the keyboard")
+    with Vm(ARCH, MACHINE, memory=192, reboot=False) as vm:
+        vm.wait_console(r"gateway ready")
+        vm.qmp("send-key", keys=[{"type": "qcode", "data": key} for key in ("ctrl", "alt", "delete")])
+        assert vm.wait_exit(BOOT_GUARD_S) == 0
+        assert "restart: Ctrl-Alt-Del" in vm.console(), vm.console()[-2000:]
+
+
 def test_files_of_the_build_are_there():
     for name in ("vmlinux", "e2fsck", "mke2fs"):
         assert os.path.exists(out(ARCH, name)), name
