@@ -294,6 +294,7 @@ command_update() {
     [ -n "$key" ] || update_usage "--key is missing: the owner's private key signs the update"
     [ -r "$key" ] || update_usage "$key: can not be read"
     host_require base image update
+    [ -z "$SB_KEY" ] || host_require secureboot
     version_select
     if [ -z "$efi" ]; then
         # The keys that the image was built with go on.
@@ -311,8 +312,7 @@ command_update() {
 update_make() {
     local key=$1 arch=$2 image=$3 version=$4 output=$5
     if [ -n "$SB_KEY" ]; then
-        host_require secureboot
-        slot_file "$3" "$output.slot"
+        slot_file "$image" "$output.slot"
         image=$output.slot
     fi
     "$HOST_PYTHON" "$REPO/image/update_file.py" make --key "$key" --arch "$arch" --version "$version" \
