@@ -28,7 +28,7 @@
 #define IF_RA_OTHERCONF 0x80
 #define IF_RA_MANAGED 0x40
 #endif
-#define LAYOUT_DELAY_MS 50u   // several interfaces come up together: one layout for all
+#define LAYOUT_DELAY_MS 250u  // one layout for all that come up together; and the gateway starts first
 #define NO_NIC_MS 5000u
 
 net_state net = {.netlink = {.request_fd = -1, .event_fd = -1}};
@@ -395,7 +395,8 @@ void init_net_configure(const config *c) {
     for (u32 n = 0; n < LIMIT_NET_IFACES; n++) {
         if (net.ifaces[n].index != 0) assign(&net.ifaces[n]);
     }
-    layout_run();
+    // Moving interrupts and steering costs as much as the rest of the start: not in the gateway's way.
+    init_timer_set(&net.layout_timer, LAYOUT_DELAY_MS);
 }
 
 void init_net_stop(void) {
