@@ -51,7 +51,7 @@ static void list_keys(section_kind section, char *out, size_t bytes) {
 #define SHOWN_KEY_BYTES 64
 
 static void unknown_key(parse *p, section_kind section, const conf_node *n, const char *where) {
-    char allowed[512], hint[128] = "";
+    char allowed[1536], hint[128] = "";
     if (conf_errors_is_full(&p->errors)) {
         conf_errors_add(&p->errors, n->line, where, "unknown key");
         return;

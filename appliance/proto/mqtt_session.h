@@ -124,8 +124,8 @@ void mqtt_session_attach(mqtt_session *s, conn *c);
 void mqtt_session_detach(mqtt_session *s);
 // Without a connection: its end comes when nobody has come for it in time.
 void mqtt_session_await(mqtt_session *s);
-// The same as mqtt_session_detach when the client has gone: publishes the will or waits with it, and ends the session or waits for
-// its expiry. s may be freed.
+// The same as mqtt_session_detach when the client has gone: publishes the will or waits with it, and ends
+// the session or waits for its expiry. s may be freed.
 void mqtt_session_leave(mqtt_session *s);
 // Another connection has come for it: the old one is told and closed. Its will is published, or dropped
 // when the session goes on and the will was to be delayed.

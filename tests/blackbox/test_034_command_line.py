@@ -49,11 +49,11 @@ def test_printed_configuration_is_a_configuration(sluice, good, tmp_path):
 
 def test_all_mistakes_are_reported_at_once(sluice, tmp_path):
     path = tmp_path / "bad.conf"
-    path.write_text('workers = many\n\nlistener a {\n  protocol = mqtt\n  max_frmae = 1k\n}\n')
+    path.write_text('workers = many\n\nlistener a {\n  protocol = coap\n  max_frmae = 1k\n}\n')
     result = run(sluice, "check", "-c", str(path))
     assert result.returncode == 2 and result.stdout == "", result
     lines = result.stderr.splitlines()
-    for number, pattern in ((1, "workers.*'many'.*auto"), (3, "bind is missing"), (4, "'mqtt'.*allowed: frame"),
+    for number, pattern in ((1, "workers.*'many'.*auto"), (3, "bind is missing"), (4, "'coap'.*allowed: frame, mqtt"),
                             (5, "max_frmae.*did you mean 'max_frame'")):
         assert any(line.startswith(f"{path}:{number}: ") and re.search(pattern, line) for line in lines), result
 
