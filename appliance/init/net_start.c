@@ -31,7 +31,7 @@
 #define LAYOUT_DELAY_MS 250u  // one layout for all that come up together; and the gateway starts first
 #define NO_NIC_MS 5000u
 
-net_state net = {.netlink = {.request_fd = -1, .event_fd = -1}};
+net_state net; // rtnl_open() marks the sockets as not there
 
 net_iface *net_iface_find(u32 index) {
     for (u32 n = 0; n < LIMIT_NET_IFACES && index != 0; n++) {

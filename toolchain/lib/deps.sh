@@ -111,7 +111,7 @@ recipe_libucl() {
     cache_unpack "$(dep_paths libucl)" "$src" --wildcards '*/contrib/libucl' '*/contrib/uthash' '*/LICENSE*'
     cp -r "$REPO/toolchain/shims/libucl" "$src/shim"
     recipe_objects libucl "$src" "$out" \
-        "-std=gnu11 -w -D_GNU_SOURCE -DHAVE_ATOMIC_BUILTINS=1 -I$src/shim -I$src/contrib/libucl -I$src/contrib/uthash" \
+        "-std=gnu11 -w $V_SMALL -D_GNU_SOURCE -DHAVE_ATOMIC_BUILTINS=1 -I$src/shim -I$src/contrib/libucl -I$src/contrib/uthash" \
         contrib/libucl/ucl_util.c contrib/libucl/ucl_parser.c contrib/libucl/ucl_emitter.c contrib/libucl/ucl_emitter_streamline.c \
         contrib/libucl/ucl_hash.c contrib/libucl/ucl_schema.c contrib/libucl/ucl_msgpack.c contrib/libucl/ucl_sexp.c
     mkdir -p "$out/include"
@@ -121,7 +121,7 @@ recipe_libucl() {
 recipe_yyjson() {
     local src=$1 out=$2
     cache_unpack "$(dep_paths yyjson)" "$src" --wildcards '*/src' '*/LICENSE'
-    recipe_objects libyyjson "$src" "$out" "-std=gnu11 -DYYJSON_DISABLE_UTILS=1" src/yyjson.c
+    recipe_objects libyyjson "$src" "$out" "-std=gnu11 $V_SMALL -DYYJSON_DISABLE_UTILS=1" src/yyjson.c
     mkdir -p "$out/include"
     cp "$src/src/yyjson.h" "$out/include/"
 }
@@ -167,7 +167,7 @@ deps_prepare() {
     fi
     DEP_DIRS=''
     for name in $LIBRARIES; do
-        key=$(dep_key "$name" "$name" "$D_CFLAGS" "${SYSROOT_DIR##*/}" "$(cc_identity "$D_CC")")
+        key=$(dep_key "$name" "$name" "$D_CFLAGS" "$V_SMALL" "${SYSROOT_DIR##*/}" "$(cc_identity "$D_CC")")
         cache_build "build $name $(dep_version "$name") for $D_NAME" "$name-$D_NAME" "$key" "recipe_$name"
         DEP_DIRS+="$CACHE_DIR "
     done

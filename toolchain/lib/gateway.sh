@@ -5,7 +5,7 @@
 # what is promised: static, position independent, no interpreter, nothing needed at run time, small.
 
 # The gateway, the load generator and the appliance's PID 1 are one file; the initramfs carries it once.
-BINARY_BYTES_MAX=2000000
+BINARY_BYTES_MAX=1400000
 
 # The version, the commit and the date that go into version.h. They may be given from outside, for a source tree
 # without git and for comparing two builds.
@@ -27,7 +27,7 @@ make_appliance() {
     local headers=''
     if [ "$V_LIBC" = glibc ]; then headers=$HEADERS_DIR/$(kernel_arch "$V_ARCH"); fi
     make -C "$REPO" -f appliance/Makefile --no-print-directory -j"$JOBS" CC="$V_CC" AR="$V_AR" BUILD="$BUILD_DIR" \
-        VCFLAGS="$V_CFLAGS -ffile-prefix-map=$CACHE=cache" VLDFLAGS="$V_LDFLAGS" DEP_DIRS="$DEP_DIRS" HEADERS="$headers" \
+        VCFLAGS="$V_CFLAGS -ffile-prefix-map=$CACHE=cache" VLDFLAGS="$V_LDFLAGS" VSMALL="$V_SMALL" DEP_DIRS="$DEP_DIRS" HEADERS="$headers" \
         VERSION="$VERSION" COMMIT="$SLUICE_COMMIT" DATE="$BUILD_DATE" "$@"
 }
 
