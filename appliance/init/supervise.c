@@ -232,8 +232,8 @@ int supervise_open(const supervise_config *config) {
 void supervise_panics(u64 boots) {
     if (boots < LIMIT_CRASH_REBOOTS) return;
     sv.table.status_mode = true;
-    init_error("the kernel died %llu times in a row: STATUS MODE: the gateway is tried in %u s", (unsigned long long)boots,
-               LIMIT_STATUS_RETRY_MS / 1000);
+    init_error("the kernel died %llu times in a row: STATUS MODE: the gateway is tried in %u s",
+               (unsigned long long)boots, LIMIT_STATUS_RETRY_MS / 1000);
 }
 
 void supervise_go(bool volatile_data) {

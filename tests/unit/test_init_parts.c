@@ -334,7 +334,8 @@ static void test_log_tail(void **state) {
     static char text[LIMIT_INIT_LOG_BYTES];
     char small[100];
     (void)state;
-    for (u32 i = 0; i < 1500; i++) init_log(LOG_INFO, "line %u of many, long enough to go round the ring once or twice", i);
+    for (u32 i = 0; i < 1500; i++)
+        init_log(LOG_INFO, "line %u of many, long enough to go round the ring once or twice", i);
     size_t len = init_log_tail(text, sizeof(text));
     assert_in_range(len, sizeof(text) - 200, sizeof(text));
     assert_int_equal(text[len - 1], '\n');
