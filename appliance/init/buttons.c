@@ -28,7 +28,7 @@ typedef struct button {
     char name[64];    // what the device calls itself
     char node[32];    // "event0"
     bool used;
-    bool ctrl, alt;   // held down
+    button_held held;
 } button;
 
 static button buttons[LIMIT_INIT_BUTTONS];
@@ -48,21 +48,23 @@ static void button_close(button *b) {
     b->used = false;
 }
 
-static void key_take(button *b, u16 code, i32 value) {
-    // 1: pressed, 2: held, 0: let go. Only a press acts.
+button_action buttons_key(button_held *held, u16 code, i32 value) {
     switch (code) {
     case KEY_LEFTCTRL:
-    case KEY_RIGHTCTRL: b->ctrl = value != 0; break;
+    case KEY_RIGHTCTRL: held->ctrl = value != 0; return BUTTON_NOTHING;
     case KEY_LEFTALT:
-    case KEY_RIGHTALT: b->alt = value != 0; break;
-    case KEY_POWER:
-        if (value == 1) power_pressed(b->name);
-        break;
-    case KEY_DELETE:
-        if (value == 1 && b->ctrl && b->alt && restart_pressed != NULL) restart_pressed(b->name);
-        break;
-    default: break;
+    case KEY_RIGHTALT: held->alt = value != 0; return BUTTON_NOTHING;
+    // Only a press acts.
+    case KEY_POWER: return value == 1 ? BUTTON_POWER : BUTTON_NOTHING;
+    case KEY_DELETE: return value == 1 && held->ctrl && held->alt ? BUTTON_RESTART : BUTTON_NOTHING;
+    default: return BUTTON_NOTHING;
     }
+}
+
+static void key_take(button *b, u16 code, i32 value) {
+    button_action action = buttons_key(&b->held, code, value);
+    if (action == BUTTON_POWER) power_pressed(b->name);
+    else if (action == BUTTON_RESTART && restart_pressed != NULL) restart_pressed(b->name);
 }
 
 static void button_ready(init_watch *w, u32 events) {

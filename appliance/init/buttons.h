@@ -15,4 +15,12 @@
 int buttons_open(void (*on_power)(const char *device), void (*on_restart)(const char *device));
 u32 buttons_count(void);
 
+// What a key of one device means, given what is held down on it. value: 1 pressed, 2 held, 0 let go. For buttons.c
+// and tests.
+typedef enum button_action { BUTTON_NOTHING, BUTTON_POWER, BUTTON_RESTART } button_action;
+typedef struct button_held {
+    bool ctrl, alt;
+} button_held;
+button_action buttons_key(button_held *held, u16 code, i32 value);
+
 #endif

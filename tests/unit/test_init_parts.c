@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/input-event-codes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "init/buttons.h"
 #include "init/cmdline.h"
 #include "init/control.h"
 #include "init/identity.h"
@@ -157,6 +159,26 @@ static void test_identity(void **state) {
     assert_memory_equal(init_machine_id(), "010203", 6);
     state_open(NULL, &why);
     assert_int_equal(identity_decide(NULL, false), IDENTITY_RAM);
+}
+
+// --- keys ---
+
+static void test_keys(void **state) {
+    button_held held = {false, false};
+    (void)state;
+    assert_int_equal(buttons_key(&held, KEY_POWER, 1), BUTTON_POWER);
+    assert_int_equal(buttons_key(&held, KEY_POWER, 2), BUTTON_NOTHING); // held down
+    assert_int_equal(buttons_key(&held, KEY_POWER, 0), BUTTON_NOTHING);
+    assert_int_equal(buttons_key(&held, KEY_DELETE, 1), BUTTON_NOTHING);
+    buttons_key(&held, KEY_RIGHTCTRL, 1);
+    assert_int_equal(buttons_key(&held, KEY_DELETE, 1), BUTTON_NOTHING);
+    buttons_key(&held, KEY_LEFTALT, 1);
+    buttons_key(&held, KEY_LEFTALT, 2);
+    assert_int_equal(buttons_key(&held, KEY_DELETE, 1), BUTTON_RESTART);
+    assert_int_equal(buttons_key(&held, KEY_DELETE, 2), BUTTON_NOTHING);
+    buttons_key(&held, KEY_RIGHTCTRL, 0);
+    assert_int_equal(buttons_key(&held, KEY_DELETE, 1), BUTTON_NOTHING);
+    assert_int_equal(buttons_key(&held, KEY_A, 1), BUTTON_NOTHING);
 }
 
 // --- crash records ---
@@ -363,6 +385,7 @@ int main(void) {
         DIR_TEST(test_partition),
         cmocka_unit_test(test_uuid),
         DIR_TEST(test_identity),
+        cmocka_unit_test(test_keys),
         DIR_TEST(test_pstore),
         cmocka_unit_test(test_timers),
         cmocka_unit_test(test_removed_watch_is_not_called),
