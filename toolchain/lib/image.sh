@@ -234,7 +234,7 @@ image_size() {
 }
 
 command_image() {
-    local bytes final
+    local bytes final built=''
     unset BUILD
     image_arguments "$@"
     bytes=$(image_size)
@@ -245,6 +245,7 @@ command_image() {
     if [ -z "$IMAGE_EFI" ]; then
         image_system
         IMAGE_EFI=$OUT/$IMAGE_ARCH/sluice.efi
+        built=1
     fi
     IMAGE_CMDLINE=$(image_cmdline "$IMAGE_ARCH")
     case $IMAGE_ARCH in
@@ -262,7 +263,8 @@ command_image() {
     if [ -z "$IMAGE_SIZE" ] && [ "$IMAGE_FORMAT" = raw ] && [ "$(stat -c %s "$final")" -gt "$IMAGE_BYTES_MAX" ]; then
         die "$final: over $IMAGE_BYTES_MAX bytes"
     fi
-    sbom_write "$IMAGE_ARCH"
+    # Of what was given with --efi nothing is known.
+    [ -z "$built" ] || sbom_write "$IMAGE_ARCH" "$final"
     say "$final: $(stat -c %s "$final") bytes"
 }
 
