@@ -21,6 +21,7 @@
 #include "init/control.h"
 #include "init/init_log.h"
 #include "init/layout.h"
+#include "init/metadata.h"
 #include "init/net_iface.h"
 #include "init/sysctl_table.h"
 
@@ -410,6 +411,7 @@ void init_net_stop(void) {
         init_timer_clear(&i->report);
     }
     init_timer_clear(&net.layout_timer);
+    metadata_stop();
     if (!net.open) return;
     init_loop_unwatch(&net.events);
     rtnl_close(&net.netlink);

@@ -161,11 +161,12 @@ static void test_http_that_is_not(void **state) {
     refused("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", "in the middle");
     refused("HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n", "too large");
     char *big = malloc(METADATA_BODY_BYTES_MAX + 64);
-    int head = sprintf(big, "HTTP/1.1 200 OK\r\n\r\n");
+    assert_non_null(big);
+    int head = snprintf(big, 64, "HTTP/1.1 200 OK\r\n\r\n");
     memset(big + head, 'x', METADATA_BODY_BYTES_MAX + 1);
     big[(size_t)head + METADATA_BODY_BYTES_MAX + 1] = '\0';
     refused(big, "body is too large");
-    head = sprintf(big, "HTTP/1.1 200 OK\r\nX: ");
+    head = snprintf(big, 64, "HTTP/1.1 200 OK\r\nX: ");
     memset(big + head, 'x', METADATA_HEADER_BYTES_MAX + 1);
     big[(size_t)head + METADATA_HEADER_BYTES_MAX + 1] = '\0';
     refused(big, "header is too large");
