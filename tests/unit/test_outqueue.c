@@ -66,7 +66,8 @@ static bool queue_copy(u64 *random, u32 len) {
     u8 *at = stream + queued;
     fill_random(at, len, random);
     u32 head = len == 0 ? 0 : random_below(random, len + 1);
-    if (!outqueue_append(&c, at, head, at + head, len - head)) return false;
+    struct iovec pieces[] = {{at, head}, {at + head, len - head}};
+    if (!outqueue_append(&c, pieces, 2, len)) return false;
     queued += len;
     return true;
 }
