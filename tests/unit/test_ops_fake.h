@@ -18,6 +18,7 @@
 #include <yyjson.h>
 
 #include "broker/broker.h"
+#include "broker/inspect.h"
 #include "net/listener.h"
 #include "ops/http.h"
 #include "ops/request.h"
@@ -84,6 +85,14 @@ u32 mqtt_sessions_view(worker *w, const session_filter *f, u64 *place, session_v
     out[0] = (session_view){.client = "c1", .conn_id = 1, .version = 5, .expiry_s = UINT32_MAX,
                             .expires_in_ns = UINT64_MAX, .subscriptions = 2};
     return 1;
+}
+void inspect_subscriptions(broker *b, const char *contains, const char *client, inspect_rows *out) {
+    (void)b, (void)contains, (void)client;
+    out->more = false;
+}
+void inspect_retained(broker *b, const char *contains, inspect_rows *out) {
+    (void)b, (void)contains;
+    out->more = false;
 }
 void conn_close(conn *c, close_reason reason) {
     fake_conn *f = (fake_conn *)(void *)c;
