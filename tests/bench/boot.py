@@ -37,7 +37,8 @@ def debian(arch, directory, work):
         (packed,) = glob.glob(f"{directory}/usr/lib/modules/*/kernel/**/{name}.ko.xz", recursive=True)
         files[f"modules/{number}"] = subprocess.run(["xz", "-dc", packed], capture_output=True, check=True).stdout
     (kernel,) = glob.glob(f"{directory}/boot/vmlinuz-*")
-    return dict(boot=kernel, initrd=overlay(f"{work}/debian-{arch}.cpio", files),
+    # Debian's kernel takes devices and interrupts of a microvm from ACPI only.
+    return dict(boot=kernel, machine_options="acpi=on" if arch == "x86_64" else "", initrd=overlay(f"{work}/debian-{arch}.cpio", files),
                 append=f"rdinit=/beside beside=minimal:/etc/sluice/sluice.conf+accept:7000 console={CONSOLE[arch]} quiet")
 
 

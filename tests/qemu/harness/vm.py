@@ -79,6 +79,7 @@ class Vm:
         self.disks, self.ports, self.extra, self.reboot = list(disks), ports, list(extra), reboot
         self.cpu, self.net_options = cpu or CPU[arch], net_options
         self.machine_options = machine_options or OPTIONS.get(self.machine, "")
+        self.machine_append = "" if machine_options else APPEND.get(self.machine, "")
         self.directory = tempfile.mkdtemp(prefix="sluice-vm-")
         self.console_path = os.path.join(self.directory, "console")
         self.process = self.monitor = None
@@ -97,7 +98,7 @@ class Vm:
                 "-device", f"virtio-rng-{bus}"]
         if self.boot:
             args += ["-kernel", self.boot]
-            args += ["-append", " ".join((self.append, APPEND.get(self.machine, ""), emulation_append(self.arch)))]
+            args += ["-append", " ".join((self.append, self.machine_append, emulation_append(self.arch)))]
         if self.initrd:
             args += ["-initrd", self.initrd]
         if not self.reboot:
