@@ -12,7 +12,7 @@
 #define LIMIT_LISTENERS_MAX 64      // configured listeners
 #define LIMIT_CONNS_PER_WORKER (1u << 20) // connection slots of one worker
 
-#define LIMIT_STALL_MS 1000u               // a loop later than that stood still: the machine was paused, or its CPU taken
+#define LIMIT_STALL_MS 1000u               // a loop later than that stood still: machine paused, or its CPU taken
 #define LIMIT_STALL_GRACE_MS 1000u         // timeouts rest so long after it: what has come meanwhile is read first
 
 // --- receive path ---
@@ -179,7 +179,8 @@ _Static_assert(IS_POWER_OF_TWO(LIMIT_RECV_BUFS_MAX), "buffer ring size is a powe
 _Static_assert(LIMIT_RECV_BUF_BYTES <= LIMIT_RECV_SCRATCH_BYTES, "both feed the same parsers");
 _Static_assert(LIMIT_HELLO_BYTES >= LIMIT_CLIENT_ID_BYTES + LIMIT_TOKEN_BYTES, "hello holds both");
 _Static_assert(LIMIT_OUT_SEGMENT_MIN_BYTES <= LIMIT_OUT_SEGMENT_MAX_BYTES, "segment sizes");
-_Static_assert(LIMIT_FEED_BEAT_MS < LIMIT_HEARTBEAT_MS && LIMIT_HEARTBEAT_MS + LIMIT_ABORT_MS < 1000u * LIMIT_WATCHDOG_S / 2,
+_Static_assert(LIMIT_FEED_BEAT_MS < LIMIT_HEARTBEAT_MS &&
+                   LIMIT_HEARTBEAT_MS + LIMIT_ABORT_MS < 1000u * LIMIT_WATCHDOG_S / 2,
                "a stuck gateway is killed well before the machine is reset");
 _Static_assert(LIMIT_DRAIN_MS < LIMIT_SHUTDOWN_MS, "the drain is a part of the shutdown");
 _Static_assert(LIMIT_WORKERS_MAX <= 64, "worker masks are u64");
