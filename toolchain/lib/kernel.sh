@@ -18,7 +18,7 @@ EFI_BYTES_MAX=$((8 * 1024 * 1024))
 KERNEL_UNUSED=(
     '*/Documentation/*.rst' '*/Documentation/*.yaml' '*/Documentation/*.txt' '*/tools/testing'
     '*/drivers/gpu/*.[ch]' '*/drivers/staging/*.[ch]' '*/drivers/media/*.[ch]' '*/drivers/net/wireless/*.[ch]'
-    '*/drivers/infiniband/hw/*.[ch]' '*/sound/*.[chS]' '*/samples/*.[ch]'
+    '*/drivers/infiniband/hw/*.[ch]' '*/sound/*.c' '*/samples/*.[ch]'
 )
 
 kernel_fragments() { printf '%s\n' "$REPO"/kconfig/common/*.config "$REPO/kconfig/$1"/*.config; }
