@@ -95,8 +95,8 @@ struct conn {
     // Input: an incomplete packet (size known), or bytes kept while reading is paused.
     u8 *tail;
     u32 tail_used, tail_size;
-    u32 tail_want;             // whole size of the packet in the tail
     u8 *stash;
+    u32 tail_want;             // whole size of the packet in the tail
     u32 stash_start, stash_used, stash_size; // kept bytes are [start, used)
     // Output.
     out_segment *out_head, *out_tail;
