@@ -53,6 +53,10 @@ static void on_log(void *context, log_level level, const char *line) {
     if (fields != 4) return;
     r->closes_logged++;
     device *d = device_by_text(r, peer);
+    if (d == NULL && r->on_closed != NULL) {
+        r->on_closed(r->on_closed_context, peer, reason_by_name(reason));
+        return;
+    }
     if (d == NULL) {
         rig_fail(r, "a connection of nobody was closed: %s", line);
         return;

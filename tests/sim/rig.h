@@ -41,6 +41,9 @@ struct rig {
     u32 opened_listeners;
     device *devices[RIG_DEVICES_MAX];
     u32 device_count;
+    // Told of each close of a connection that is no device's; NULL: there must be none.
+    void (*on_closed)(void *context, const char *peer, close_reason reason);
+    void *on_closed_context;
     u64 turns;            // rounds over all workers
     u64 idle_turns;       // in a row: no event, no work, and the clock did not move
     u64 broker_bytes[RIG_WORKERS_MAX]; // in use when nothing was connected

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "device.h"
+#include "mqtt_client.h"
 #include "rig.h"
 
 #define RUN_NS (1200 * NS_PER_S)  // virtual time a scenario may take
@@ -50,6 +51,7 @@ void scenario_print_counts(void) {
         if (g->closes[i] > 0) printf(" %s %" PRIu64, close_reason_name(i), g->closes[i]);
     }
     printf("\n");
+    mq_print_counts();
 }
 
 static void gateway_add(const rig *r) {
@@ -182,6 +184,10 @@ static void finish(rig *r, char *failure, size_t failure_bytes) {
     if (!rig_is_failed(r)) rig_run_until_empty(r, EMPTY_NS);
     for (u32 i = 0; i < r->device_count && !rig_is_failed(r); i++) device_check_end(r->devices[i]);
     if (!rig_is_failed(r)) device_check_deliveries(r);
+    scenario_close(r, failure, failure_bytes);
+}
+
+void scenario_close(rig *r, char *failure, size_t failure_bytes) {
     sim_counts counts = sim_counts_get(r->world);
     totals_add(&counts);
     gateway_add(r);
@@ -416,6 +422,29 @@ static void run_drain(u64 seed, FILE *trace, char *failure, size_t failure_bytes
     finish(r, failure, failure_bytes);
 }
 
+// --- MQTT ---
+
+static void mqtt_world_choose(mq_setup *chosen, u64 seed, FILE *trace) {
+    scale unused = {0};
+    chosen->rng.state = seed;
+    setup_choose(&chosen->setup, &chosen->rng, seed, trace, (u32)(seed % NET_KINDS), &unused);
+    chosen->setup.workers = 2;
+    // Nothing is ever refused for want of these.
+    chosen->setup.roomy = true;
+}
+
+static void run_mqtt(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
+    mq_setup chosen;
+    mqtt_world_choose(&chosen, seed, trace);
+    mq_run(&chosen, failure, failure_bytes);
+}
+
+static void run_mqtt_drops(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
+    mq_setup chosen;
+    mqtt_world_choose(&chosen, seed, trace);
+    mq_run_lossy(&chosen, failure, failure_bytes);
+}
+
 const scenario scenarios[] = {
     {"echo", "frames come back whole and in order", run_echo},
     {"ack", "frames are counted without a gap", run_ack},
@@ -424,5 +453,7 @@ const scenario scenarios[] = {
     {"quiet", "an idle gateway does not turn its loop", run_quiet},
     {"limits", "what runs out ends in a named refusal", run_limits},
     {"drain", "a drain ends by its deadline", run_drain},
+    {"mqtt", "MQTT sessions keep what each QoS promises", run_mqtt},
+    {"mqtt_drops", "full MQTT queues drop and count, and keep order", run_mqtt_drops},
 };
 const u32 scenario_count = ARRAY_LEN(scenarios);

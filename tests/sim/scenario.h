@@ -19,6 +19,9 @@ extern const u32 scenario_count;
 
 // Digest of the last run, and what the simulator did in all runs of this process.
 u64 scenario_digest(void);
+// Closes a rig and adds what happened in it to the counts; for scenarios in other files.
+struct rig;
+void scenario_close(struct rig *r, char *failure, size_t failure_bytes);
 void scenario_print_counts(void);
 
 #endif
