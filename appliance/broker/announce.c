@@ -52,10 +52,11 @@ int announce_reconcile(broker *b, interest *it) {
     share_group *g = group_of(it);
     const trie_node *node = filter_of(it)->node;
     u32 filter_len = trie_node_text_bytes(node), share_len = g == NULL ? 0 : g->name_len;
-    parcel *p = parcel_create(b, PARCEL_ANNOUNCE, change, 0, filter_len + share_len);
+    u32 serials_bytes = (u32)(sizeof(u64) * (u32)__builtin_popcountll(change));
+    parcel *p = parcel_create(b, PARCEL_ANNOUNCE, change, 0, serials_bytes + filter_len + share_len);
     if (p == NULL) return -ENOMEM;
     p->announce = (parcel_announce){.of = it, .adds = it->live > 0, .share_len = share_len};
-    char *text = (char *)parcel_body(p);
+    char *text = (char *)parcel_body(p) + serials_bytes;
     trie_node_text(node, text, filter_len);
     if (g != NULL) {
         memcpy(text + filter_len, group_name(b, g), share_len);
@@ -149,6 +150,7 @@ static void answer_waiting(broker *b, interest *it, int result) {
 
 void announce_returned(broker *b, const parcel_slot *slot) {
     parcel *p = slot->of;
+    retain_serial_met(&b->seen, slot->target, parcel_serials(p)[slot - p->slots]);
     interest *it = p->announce.of;
     u64 bit = worker_bit(slot->target);
     bool refused = slot->refused;
@@ -215,8 +217,10 @@ static void remote_remove(broker *b, u32 from, const char *text, u32 len,
 void announce_received(broker *b, parcel_slot *slot) {
     parcel *p = slot->of;
     const parcel_announce *a = &p->announce;
-    const char *text = (const char *)parcel_body(p);
-    u32 len = p->body_bytes - a->share_len;
+    u32 serials_bytes = (u32)(sizeof(u64) * p->slot_count);
+    const char *text = (const char *)parcel_body(p) + serials_bytes;
+    u32 len = p->body_bytes - serials_bytes - a->share_len;
+    parcel_serials(p)[slot - p->slots] = counter_get(&b->seen.met[b->owner->index]);
     if (a->adds) {
         slot->refused = !remote_add(b, p->origin, text, len, a);
     } else {

@@ -119,7 +119,9 @@ void broker_destroy(broker *b) {
 static void slot_returned(broker *b, parcel_slot *slot) {
     parcel *p = slot->of;
     switch ((parcel_kind)p->kind) {
-        case PARCEL_ANNOUNCE: announce_returned(b, slot); break;
+        case PARCEL_ANNOUNCE:
+            if (!route_hold(b, slot)) announce_returned(b, slot);
+            break;
         case PARCEL_READ:
         case PARCEL_ASK:
         case PARCEL_PAGE: retained_returned(b, slot); break;
@@ -133,7 +135,7 @@ static void slot_returned(broker *b, parcel_slot *slot) {
 static void slot_received(broker *b, parcel_slot *slot) {
     if (slot->of->kind == PARCEL_MESSAGE) {
         route_received(b, slot);
-    } else {
+    } else if (slot->of->kind != PARCEL_READ || !route_hold(b, slot)) {
         retained_received(b, slot);
     }
 }

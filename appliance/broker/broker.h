@@ -33,6 +33,7 @@ typedef struct publication {
     u64 expires_ns;   // monotonic; 0 = never (message expiry interval)
     u64 published_ns; // monotonic; 0 = now, set by broker_publish
     u64 publisher;    // subscriber.number of the publishing client, for no local; 0 = none
+    u64 retain_serial; // of a retained one, set by broker_publish (broker/retained_seen.h)
     u32 topic_len, props_len, payload_len;
     u8 qos;           // as published
     bool retain;      // as published

@@ -28,6 +28,7 @@ message *message_create(broker *b, const publication *p) {
     m->expires_ns = p->expires_ns;
     m->published_ns = p->published_ns;
     m->publisher = p->publisher;
+    m->retain_serial = p->retain_serial;
     m->qos = p->qos;
     m->retain = p->retain;
     memcpy(m->bytes, p->topic, p->topic_len);
@@ -65,6 +66,7 @@ publication message_publication(const message *m) {
         .expires_ns = m->expires_ns,
         .published_ns = m->published_ns,
         .publisher = m->publisher,
+        .retain_serial = m->retain_serial,
         .qos = m->qos,
         .retain = m->retain,
     };

@@ -16,6 +16,7 @@ typedef struct message {
     u64 expires_ns;
     u64 published_ns;
     u64 publisher;
+    u64 retain_serial;
     u8 qos;
     bool retain;
     u8 bytes[]; // topic, properties, payload

@@ -13,7 +13,8 @@ static size_t parcel_bytes(u32 slot_count, u32 pick_count, u32 body_bytes) {
     return sizeof(parcel) + slot_count * sizeof(parcel_slot) + pick_count * sizeof(parcel_pick) +
            (size_t)body_bytes;
 }
-_Static_assert(sizeof(parcel) % 8 == 0 && sizeof(parcel_slot) % 8 == 0, "what follows is aligned");
+_Static_assert(sizeof(parcel) % 8 == 0 && sizeof(parcel_slot) % 8 == 0 && sizeof(parcel_pick) % 8 == 0,
+               "what follows is aligned");
 
 parcel_pick *parcel_picks(parcel *p) {
     return (parcel_pick *)(void *)&p->slots[p->slot_count];
@@ -21,6 +22,11 @@ parcel_pick *parcel_picks(parcel *p) {
 
 u8 *parcel_body(parcel *p) {
     return (u8 *)(parcel_picks(p) + p->pick_count);
+}
+
+u64 *parcel_serials(parcel *p) {
+    ASSERT(p->kind == PARCEL_ANNOUNCE);
+    return (u64 *)(void *)parcel_body(p);
 }
 
 parcel *parcel_create(broker *b, parcel_kind kind, u64 targets_mask, u32 pick_count,

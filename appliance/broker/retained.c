@@ -16,10 +16,11 @@
 
 #define VERDICT_NS NS_PER_S       // an answer of a full part counts so long
 #define AGAIN_NS (20 * NS_PER_MS) // no memory: tried again after so long
+#define BEHIND_NS NS_PER_MS       // a keeper that has not met all yet is looked at again after so long
 
 // A message in a page, followed by its topic, properties and payload.
 typedef struct page_entry {
-    u64 props_present, expires_ns, published_ns, publisher;
+    u64 props_present, expires_ns, published_ns, publisher, retain_serial;
     u32 topic_len, props_len, payload_len;
     u32 qos;
 } page_entry;
@@ -57,17 +58,58 @@ static retained_reader *reader_find(const broker *b, u64 number) {
     return at == NULL ? NULL : CONTAINER_OF(at, retained_reader, link);
 }
 
+// --- marks ---
+
+static bool mark_is_current(const broker *b, const retained_mark *mark) {
+    for (u32 i = 0; i < b->owner->gw->worker_count; i++) {
+        if (mark->met[i] != counter_get(&b->seen.met[i])) return false;
+    }
+    return true;
+}
+
+retained_mark *retained_mark_take(broker *b) {
+    retained_mark *mark = b->retained.mark;
+    if (mark == NULL || !mark_is_current(b, mark)) {
+        u32 workers = b->owner->gw->worker_count;
+        u32 bytes = (u32)(sizeof(*mark) + workers * sizeof(mark->met[0]));
+        mark = pool_alloc(b->memory, bytes);
+        if (mark == NULL) return NULL;
+        *mark = (retained_mark){.bytes = bytes};
+        for (u32 i = 0; i < workers; i++) mark->met[i] = counter_get(&b->seen.met[i]);
+        b->retained.mark = mark;
+    }
+    mark->refs++;
+    return mark;
+}
+
+void retained_mark_release(broker *b, retained_mark *mark) {
+    if (mark == NULL || --mark->refs > 0) return;
+    if (b->retained.mark == mark) b->retained.mark = NULL;
+    pool_free(b->memory, mark, mark->bytes);
+}
+
+// --- readers ---
+
+static void reader_free(broker *b, retained_reader *r) {
+    cursor_destroy(&b->retained, r->cursor);
+    retained_mark_release(b, r->mark);
+    pool_free(b->memory, r->filter, r->filter_len);
+    r->cursor = NULL;
+    r->mark = NULL;
+    r->filter = NULL;
+}
+
 int retained_read_start(broker *b, retained_reader *r, const char *filter, u32 len, subscriber *s,
-                        const subscription_options *o) {
+                        const subscription_options *o, retained_mark *mark) {
     ASSERT(!r->started && topic_filter_is_valid(filter, len));
     void (*done)(retained_reader *) = r->done;
-    *r = (retained_reader){.done = done, .subscriber = s, .options = *o, .filter_len = len};
-    // Not the loop's time: that of a message from another worker's longer loop may be later.
-    r->started_ns = clock_mono_ns();
+    *r = (retained_reader){.done = done, .subscriber = s, .options = *o, .filter_len = len, .mark = mark};
+    if (mark != NULL) mark->refs++;
+    else r->mark = retained_mark_take(b);
     r->filter = pool_alloc(b->memory, len);
-    r->cursor = r->filter == NULL ? NULL : cursor_create(&b->retained, filter, len);
-    if (r->cursor == NULL) {
-        pool_free(b->memory, r->filter, len);
+    r->cursor = cursor_create(&b->retained, filter, len);
+    if (r->mark == NULL || r->filter == NULL || r->cursor == NULL) {
+        reader_free(b, r);
         return -ENOMEM;
     }
     memcpy(r->filter, filter, len);
@@ -97,11 +139,8 @@ void retained_read_stop(broker *b, retained_reader *r) {
     r->started = false;
     unqueue(b, r);
     table_remove(&b->retained.readers, &r->link);
-    cursor_destroy(&b->retained, r->cursor);
     if (r->page != NULL) page_return(b, r, true);
-    pool_free(b->memory, r->filter, r->filter_len);
-    r->cursor = NULL;
-    r->filter = NULL;
+    reader_free(b, r);
 }
 
 static void finish(broker *b, retained_reader *r) {
@@ -117,7 +156,8 @@ static offered offer(broker *b, retained_reader *r, const publication *p, messag
     u64 number = r->link.hash;
     u32 id = r->options.id;
     if (r->options.no_local && p->publisher == r->subscriber->number) return OFFER_GOES_ON;
-    if (p->published_ns > r->started_ns) return OFFER_GOES_ON; // the subscription has brought it
+    // The subscription brings it.
+    if (p->retain_serial > r->mark->met[retain_serial_origin(p->retain_serial)]) return OFFER_GOES_ON;
     delivery d = {.publication = p, .qos = MIN(p->qos, r->options.qos), .retain = true,
                   .retained = true, .subscription_ids = &id, .subscription_id_count = id != 0,
                   .broker = b, .stored = stored};
@@ -168,7 +208,7 @@ static u32 page_read(const u8 *from, publication *p) {
         .props = bytes + e.topic_len, .props_len = e.props_len, .props_present = e.props_present,
         .payload = bytes + e.topic_len + e.props_len, .payload_len = e.payload_len,
         .expires_ns = e.expires_ns, .published_ns = e.published_ns, .publisher = e.publisher,
-        .qos = (u8)e.qos, .retain = true};
+        .retain_serial = e.retain_serial, .qos = (u8)e.qos, .retain = true};
     return (u32)sizeof(e) + e.topic_len + e.props_len + e.payload_len;
 }
 
@@ -202,8 +242,27 @@ static u32 part_worker(const broker *b, const retained_reader *r) {
     return (b->owner->index + r->part) % b->owner->gw->worker_count;
 }
 
+// Whether the part's keeper has met what others had posted to it (retained_seen.h). Its own messages are
+// stored at once, those of this worker come before the question. One publisher's worker after the other:
+// a target that is taken later only asks for more, and each is met in a bounded time.
+static bool keeper_has_met(const broker *b, retained_reader *r, u32 keeper) {
+    const gateway *gw = b->owner->gw;
+    const retained_seen *there = &gw->workers[keeper].broker->seen;
+    for (; r->origin < gw->worker_count; r->origin++, r->posted = 0) {
+        if (r->origin == keeper || r->origin == b->owner->index) continue;
+        if (r->posted == 0) r->posted = counter_get(&gw->workers[r->origin].broker->seen.posted[keeper]);
+        if (counter_get(&there->met[r->origin]) < r->posted) return false;
+    }
+    return true;
+}
+
 static void ask(broker *b, retained_reader *r) {
-    u64 to = worker_bit(part_worker(b, r));
+    u32 keeper = part_worker(b, r);
+    u64 to = worker_bit(keeper);
+    if (!keeper_has_met(b, r, keeper)) {
+        queue(b, r, BEHIND_NS);
+        return;
+    }
     parcel *p = parcel_create(b, PARCEL_READ, to, 0, r->filter_len);
     if (p == NULL) {
         queue(b, r, AGAIN_NS);
@@ -228,6 +287,7 @@ static void read_on(broker *b, retained_reader *r, u32 *steps) {
         return;
     }
     if (!ended || reader_find(b, number) != r) return;
+    r->origin = 0;
     if (++r->part == b->owner->gw->worker_count) {
         finish(b, r);
     } else {
@@ -271,7 +331,7 @@ static void page_write(const page *from, u8 *out) {
         const message *m = from->messages[i];
         page_entry e = {.props_present = m->props_present, .expires_ns = m->expires_ns,
                         .published_ns = m->published_ns, .publisher = m->publisher,
-                        .topic_len = m->topic_len,
+                        .retain_serial = m->retain_serial, .topic_len = m->topic_len,
                         .props_len = m->props_len, .payload_len = m->payload_len, .qos = m->qos};
         memcpy(out, &e, sizeof(e));
         memcpy(out + sizeof(e), m->bytes, entry_bytes(m) - sizeof(e));

@@ -50,6 +50,7 @@ typedef struct retained_part {
     table edges;             // nodes by path
     table readers;           // started ones of this worker, by number
     u64 reader_number;
+    retained_mark *mark;     // the last one that was taken, while it is in use
     retained_reader *first, *last; // readers with work to do
     retained_cursor *starved;      // other workers' cursors whose page there was no memory for
     retained_cursor *sweeper;      // looks for expired messages

@@ -8,6 +8,8 @@
 // store) does so before the first delivery; a publisher that gets -EAGAIN may publish again and
 // nothing arrives twice. A receiving worker that has no memory for the gathering keeps the parcel and
 // those behind it, and tries again: the memory they hold at their origin slows the publishers down.
+// A filter's confirmation and a read of retained messages wait with them: both say that what was posted
+// before has been met (retained_seen.h).
 #include <errno.h>
 
 #include "broker/route.h"
@@ -90,8 +92,7 @@ static int parcel_make(broker *b, routing *r) {
     return 0;
 }
 
-// The retained message of a topic that this worker keeps. Replacing is idempotent: a publisher that
-// has to come again does no harm.
+// The retained message of a topic that this worker keeps.
 static int keep_here(broker *b, routing *r) {
     if (r->keeper != (int)b->owner->index) return 0;
     if (r->p->payload_len > 0 && r->stored == NULL) {
@@ -117,9 +118,10 @@ static int prepare(broker *b, routing *r) {
     }
     result = parcel_make(b, r);
     if (result < 0) return result;
-    result = keep_here(b, r);
-    if (result < 0) return result;
-    return hits_collect(b, &r->match, r->p, &r->hits) < 0 ? no_memory(b) : 0;
+    if (hits_collect(b, &r->match, r->p, &r->hits) < 0) return no_memory(b);
+    result = keep_here(b, r); // the last: what is refused is not stored either
+    if (result < 0) hits_end(b, &r->hits);
+    return result;
 }
 
 // --- doing it ---
@@ -142,6 +144,8 @@ static void perform(broker *b, routing *r) {
     if (r->parcel != NULL) {
         picks_write(b, r);
         counter_add(&b->in_transit, 1);
+        // Before it is posted: who has met the message finds it counted.
+        if (r->keeper >= 0) counter_set(&b->seen.posted[r->keeper], r->p->retain_serial);
         parcel_send(b, r->parcel, WM_ROUTE);
         r->parcel = NULL;
     }
@@ -152,6 +156,7 @@ static void perform(broker *b, routing *r) {
 int broker_publish(broker *b, const publication *p, bool *matched) {
     publication dated = *p;
     if (dated.published_ns == 0) dated.published_ns = b->owner->now_ns;
+    dated.retain_serial = p->retain ? retain_serial_next(&b->seen, b->owner->index) : 0;
     routing r = {.p = &dated, .picks_base = b->picks.used, .keeper = -1};
     broker_enter(b); // keeps the filters that are found
     int result = prepare(b, &r);
@@ -172,14 +177,26 @@ int broker_publish(broker *b, const publication *p, bool *matched) {
 
 // --- from another worker ---
 
+// Nothing can fail any more. Before the deliveries: a subscription that one of them makes gets nothing
+// of this message, so it must not count on it.
+static void meet(broker *b, const parcel_slot *slot) {
+    const parcel *p = slot->of;
+    bool first_hand = slot->deliver || slot->store; // not one that was held back or handed on
+    if (p->message.retain && first_hand) retain_serial_met(&b->seen, p->origin, p->message.retain_serial);
+}
+
 static int deliver_received(broker *b, parcel_slot *slot, message **stored) {
-    if (!slot->deliver) return 0;
+    if (!slot->deliver) {
+        meet(b, slot);
+        return 0;
+    }
     const publication *p = &slot->of->message;
     route_match match;
     route_hits hits;
     int result = match_collect(b, p->topic, p->topic_len, &match);
     if (result == 0) result = hits_collect(b, &match, p, &hits);
     if (result == 0) {
+        meet(b, slot);
         hits_deliver(b, &hits, p, stored);
         hits_end(b, &hits);
     }
@@ -214,10 +231,26 @@ void route_received(broker *b, parcel_slot *slot) {
     if (b->stalled != NULL || receive(b, slot) < 0) stall(b, slot);
 }
 
+bool route_hold(broker *b, parcel_slot *slot) {
+    if (b->stalled == NULL) return false;
+    stall(b, slot);
+    return true;
+}
+
+static void held_run(broker *b, parcel_slot *slot) {
+    if (slot->of->kind == PARCEL_ANNOUNCE) {
+        announce_returned(b, slot);
+    } else {
+        retained_received(b, slot);
+    }
+}
+
 void route_retry(broker *b) {
     while (b->stalled != NULL) {
-        parcel_slot *next = b->stalled->next;
-        if (receive(b, b->stalled) < 0) {
+        parcel_slot *slot = b->stalled, *next = slot->next;
+        if (slot->of->kind != PARCEL_MESSAGE) {
+            held_run(b, slot);
+        } else if (receive(b, slot) < 0) {
             broker_retry_later(b);
             return;
         }

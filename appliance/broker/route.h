@@ -21,6 +21,7 @@
 #include "broker/broker.h"
 #include "broker/message.h"
 #include "broker/retained.h"
+#include "broker/retained_seen.h"
 #include "broker/retained_store.h"
 #include "broker/table.h"
 #include "broker/trie.h"
@@ -137,6 +138,7 @@ typedef struct parcel_announce {
     u32 share_len; // 0 = not a group; its name lies behind the filter
     u32 share_id, online, members;
 } parcel_announce;
+// In front of the body: for each slot the receiver's last serial when it learned of the filter.
 
 typedef struct parcel_retained {
     u64 reader;              // ask: the topic's hash
@@ -201,11 +203,12 @@ struct broker {
     subscription *ended; // to be freed when busy falls to 0
     interest *lagging;
     share_group *waiting;
-    parcel_slot *stalled, *stalled_tail; // messages received that there was no memory for
+    parcel_slot *stalled, *stalled_tail; // messages received that there was no memory for, and what follows
     u64 outbox_mask;     // workers with something in their outbox
     outbox outboxes[LIMIT_WORKERS_MAX];
     timer_node retry_timer;
     retained_part retained;
+    retained_seen seen;
     counter subscription_count, shared_count, remote_filter_count, in_transit;
     counter message_count, message_bytes, shared_waiting, shared_handed_on, shared_dropped;
 };
@@ -313,6 +316,8 @@ parcel *parcel_create(broker *b, parcel_kind kind, u64 targets_mask, u32 pick_co
                       u32 body_bytes);
 parcel_pick *parcel_picks(parcel *p);
 u8 *parcel_body(parcel *p);
+// The serials in front of an announcement's body.
+u64 *parcel_serials(parcel *p);
 // The same with a message in it.
 parcel *parcel_of_message(broker *b, const publication *p, u64 targets_mask, u32 pick_count);
 // Posts every slot, as announcement or message.
@@ -328,6 +333,9 @@ void outbox_flush(broker *b);
 
 // --- route.c ---
 void route_received(broker *b, parcel_slot *slot);
+// Keeps what came behind messages that wait for memory and must not overtake them: a read, a confirmation.
+// False: none wait.
+bool route_hold(broker *b, parcel_slot *slot);
 void route_retry(broker *b);
 
 // --- retained.c --- What messages of other workers ask of this part of the store.

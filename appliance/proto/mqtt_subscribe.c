@@ -20,6 +20,7 @@ typedef struct subscribe_item {
     const char *filter;      // in texts, without the share; NULL = no retained messages wanted (any more)
     u32 filter_len;
     subscription_options options;
+    retained_mark *mark;     // of the moment it came into force; NULL = not yet, or no memory for it
     u8 code;                 // of the SUBACK
 } subscribe_item;
 
@@ -42,10 +43,23 @@ static void read_next(mqtt_subscribing *op);
 
 // --- records ---
 
+// Its retained messages have been read, or are not wanted.
+static void item_forget(const mqtt_subscribing *op, subscribe_item *item) {
+    retained_mark_release(mqtt_broker(op->session), item->mark);
+    item->mark = NULL;
+    item->filter = NULL;
+}
+
+// In force. What comes live from now on is not read again, however late the reading of this filter starts.
+static void item_in_force(const mqtt_subscribing *op, subscribe_item *item) {
+    if (item->filter != NULL && item->mark == NULL) item->mark = retained_mark_take(mqtt_broker(op->session));
+}
+
 static void op_free(mqtt_subscribing *op) {
     mqtt_session *s = op->session;
     mqtt_subscribing **at = &s->subscribing;
     retained_read_stop(mqtt_broker(s), &op->reader);
+    for (u32 i = 0; i < op->count; i++) item_forget(op, &op->items[i]);
     while (*at != op) at = &(*at)->next;
     *at = op->next;
     pool_free(mqtt_pool(s), op, op->bytes);
@@ -67,7 +81,7 @@ static void read_next(mqtt_subscribing *op) {
             const subscribe_item *item = &op->items[op->at];
             if (item->filter != NULL &&
                 retained_read_start(mqtt_broker(s), &op->reader, item->filter, item->filter_len,
-                                    &s->subscriber, &item->options) == 0) {
+                                    &s->subscriber, &item->options, item->mark) == 0) {
                 return;
             }
             if (item->filter != NULL) mqtt_dropped(s, MQTT_DROP_NO_MEMORY);
@@ -157,7 +171,9 @@ static void subscribed(void *context, int result) {
     mqtt_session *s = op->session;
     if (result != 0) {
         item->code = MQTT_REASON_QUOTA_EXCEEDED;
-        item->filter = NULL;
+        item_forget(op, item);
+    } else {
+        item_in_force(op, item);
     }
     ASSERT(op->pending > 0);
     if (--op->pending > 0 || op->calling) return;
@@ -225,6 +241,7 @@ static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, u
     memcpy(text, f->filter.data, f->filter.len);
     item->filter = text;
     item->filter_len = f->filter.len;
+    if (result == 0) item_in_force(item->of, item);
     return f->filter.len;
 }
 
@@ -259,7 +276,7 @@ static void read_cancel(mqtt_session *s, mqtt_bytes filter) {
             bool same = item->filter != NULL && item->filter_len == filter.len &&
                         memcmp(item->filter, filter.data, filter.len) == 0;
             if (!same) continue;
-            item->filter = NULL;
+            item_forget(op, item);
             if (i != op->at || !op->reader.started) continue;
             retained_read_stop(mqtt_broker(s), &op->reader);
             op->at++;
