@@ -73,6 +73,8 @@ static void connection_lose(mq_client *c, loss how) {
     }
     u64 pause = sim_random_below(rng_of(c), sim_random_chance(rng_of(c), 300) ? 4 * NS_PER_S : 50 * NS_PER_MS);
     c->connect_ns = now + (c->up ? (how == LOSS_GHOST && !c->leaving ? 0 : pause) : UNANSWERED_NS);
+    // A session that is there next time may be an empty one, which this CONNECT has made.
+    if (!c->up && !c->stays) c->dirty = true;
     c->peer = NULL;
     c->up = c->leaving = false;
     c->out_at = c->out_len = c->in_len = 0;

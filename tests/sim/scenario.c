@@ -349,7 +349,8 @@ static void limits_choose(rig_setup *setup, sim_random *rng, const scale *size) 
     setup->tight = true;
     if (sim_random_chance(rng, 300)) setup->budget.conns_max = (u32)sim_random_range(rng, 2, 8);
     if (sim_random_chance(rng, 400)) setup->budget.buffer_bytes = sim_random_range(rng, 4096, 200000);
-    if (sim_random_chance(rng, 300)) setup->budget.broker_bytes = sim_random_range(rng, 65536, 262144);
+    // What a broker keeps from its start (540 KiB, most of it for topics that come again), and little more.
+    if (sim_random_chance(rng, 300)) setup->budget.broker_bytes = sim_random_range(rng, 600000, 800000);
     if (sim_random_chance(rng, 300)) {
         setup->sim.fds_max = (u32)sim_random_range(rng, 3 * setup->workers + 1, 3 * setup->workers + 8);
     }
