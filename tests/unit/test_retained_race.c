@@ -181,6 +181,77 @@ static void test_live_is_not_read_again(void **state) {
     }
 }
 
+enum { PEERS = 80, GATHERED = 1500 }; // so many that gathering them takes more memory than that
+static peer peers[PEERS];
+
+static void peers_start(u32 worker, const char *topic) {
+    start(3);
+    for (u32 i = 0; i < PEERS; i++) {
+        peer_init(&peers[i], worker);
+        subscribe(&peers[i], NULL, "m/+");
+        subscribe(&peers[i], NULL, topic);
+    }
+    net_pump();
+}
+
+static void peers_finish(watcher *w, const char *topic) {
+    assert_int_equal(peers[0].received, 0); // the message waits for memory
+    assert_int_equal(w->done, 0);
+    hog_end();
+    settle();
+    assert_int_equal(w->got[7], 1);
+    for (u32 i = 0; i < PEERS; i++) {
+        assert_int_equal(peers[i].received, 1);
+        broker_unsubscribe_all(at(peers[i].worker), &peers[i].s);
+    }
+    finish(w, topic);
+}
+
+// A confirmation does not overtake a message that waits for memory: it would come live and be read.
+static void test_confirmed_behind_what_waits(void **state) {
+    (void)state;
+    start(3);
+    const char *topic = topic_kept_by(B);
+    stop_clean();
+    peers_start(C, topic);
+    watcher w;
+    watcher_init(&w, C, "m/#");
+    watcher_subscribe(&w);
+    hog_memory(C, GATHERED);
+    assert_int_equal(retain(A, topic, "7"), 0);
+    hand_over(A, C);
+    net_pump();
+    settle();
+    assert_false(w.in_force);
+    peers_finish(&w, topic);
+    assert_int_equal(w.live, 0);
+}
+
+// A read does not overtake, at the keeper, a message that waits for memory: it would be missed.
+static void test_read_behind_what_waits(void **state) {
+    (void)state;
+    start(3);
+    const char *topic = topic_kept_by(B);
+    stop_clean();
+    peers_start(B, topic);
+    peer other;
+    peer_init(&other, C);
+    subscribe(&other, NULL, "m/#"); // so that the filter is known
+    net_pump();
+    hog_memory(B, GATHERED);
+    assert_int_equal(retain(C, topic, "7"), 0);
+    watcher w;
+    watcher_init(&w, C, "m/#");
+    watcher_subscribe(&w);
+    assert_true(w.in_force);
+    net_pump();
+    settle();
+    assert_int_equal(other.received, 1);
+    broker_unsubscribe_all(at(C), &other.s);
+    peers_finish(&w, topic);
+    assert_int_equal(w.live, 0);
+}
+
 // In one worker: published in the turn of the loop in which the subscription came into force.
 static void test_one_worker(void **state) {
     (void)state;
@@ -264,6 +335,8 @@ int main(void) {
         cmocka_unit_test(test_store_is_late_at_its_keeper),
         cmocka_unit_test(test_removal_is_late_at_the_keeper),
         cmocka_unit_test(test_live_is_not_read_again),
+        cmocka_unit_test(test_confirmed_behind_what_waits),
+        cmocka_unit_test(test_read_behind_what_waits),
         cmocka_unit_test(test_one_worker),
         cmocka_unit_test(test_any_order),
     };
