@@ -97,7 +97,8 @@ typedef struct subscription_options {
 
 // Answers BROKER_PENDING, once: 0 = in force, -ENOMEM = a worker had no memory for the filter and
 // the subscription has been removed. It may unsubscribe, subscribe and publish. Not called for a
-// subscription that has been removed meanwhile.
+// subscription that has been removed meanwhile. BROKER_PENDING: called inside broker_subscribe of the same
+// once more, whose answer will count for this one too; it calls nothing of the broker then.
 typedef void (*broker_subscribed)(void *context, int result);
 
 typedef struct broker_config {

@@ -184,8 +184,11 @@ static int subscribe_to(broker *b, route_filter *f, share_group *g, subscriber *
     if (s != NULL) {
         options_set(s, o);
         if (s->waiting == NULL) return 0;
+        broker_subscribed replaced = s->waiting;
+        void *replaced_context = s->context;
         s->waiting = subscribed;
         s->context = context;
+        replaced(replaced_context, BROKER_PENDING);
         return BROKER_PENDING;
     }
     s = subscription_create(b, f, g, who);

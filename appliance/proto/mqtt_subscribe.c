@@ -17,6 +17,7 @@
 
 typedef struct subscribe_item {
     mqtt_subscribing *of;
+    struct subscribe_item *same; // an earlier one of the packet with the same filter: shares the answer
     const char *filter;      // in texts, without the share; NULL = no retained messages wanted (any more)
     u32 filter_len;
     subscription_options options;
@@ -32,6 +33,7 @@ struct mqtt_subscribing {
     u32 count, at;
     u32 pending;             // filters not in force yet
     u32 over;                // filters refused because the client has too many
+    subscribe_item *replaced; // by the same filter again, just now
     u16 packet_id;
     bool answered;           // SUBACK sent, or nobody to send it to
     bool orphan;             // its connection is gone
@@ -169,14 +171,21 @@ static void subscribed(void *context, int result) {
     subscribe_item *item = context;
     mqtt_subscribing *op = item->of;
     mqtt_session *s = op->session;
-    if (result != 0) {
+    ASSERT(op->pending > 0);
+    op->pending--;
+    if (result == BROKER_PENDING) { // while a packet's filters wait no other packet is read: it is this one's
+        op->replaced = item;
+        return;
+    }
+    for (; item != NULL; item = item->same) {
+        if (result == 0) {
+            item_in_force(op, item);
+            continue;
+        }
         item->code = MQTT_REASON_QUOTA_EXCEEDED;
         item_forget(op, item);
-    } else {
-        item_in_force(op, item);
     }
-    ASSERT(op->pending > 0);
-    if (--op->pending > 0 || op->calling) return;
+    if (op->pending > 0 || op->calling) return;
     conn *c = op->orphan ? NULL : s->conn;
     int reason = op_answer(op); // s may be gone now
     if (c == NULL) return;
@@ -233,6 +242,8 @@ static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, u
         return 0;
     }
     if (result == BROKER_PENDING) item->of->pending++;
+    item->same = item->of->replaced;
+    item->of->replaced = NULL;
     item->code = item->options.qos;
     events_subscribe(s->owner, s->id, s->client.id_len, (const char *)f->text.data, f->text.len, item->code);
     // 5.0 section 3.3.1.3; none with a shared subscription (section 4.8.2).

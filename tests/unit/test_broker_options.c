@@ -365,6 +365,30 @@ static void test_remembered_topics(void **state) {
     stop_clean();
 }
 
+// The same filter again before the first is in force: both are answered, the first one at once.
+static void test_again_while_it_waits(void **state) {
+    (void)state;
+    start(3);
+    peer a;
+    peer_init(&a, 0);
+    bool existed;
+    assert_int_equal(subscribe_as(&a, NULL, "w/+", &(subscription_options){.qos = 1}, &existed), BROKER_PENDING);
+    assert_false(existed);
+    assert_int_equal(subscribe_as(&a, NULL, "w/+", &(subscription_options){.qos = 2}, &existed), BROKER_PENDING);
+    assert_true(existed);
+    assert_int_equal(a.answered, 1);
+    assert_int_equal(a.answer, BROKER_PENDING);
+    net_pump();
+    assert_int_equal(a.answered, 2);
+    assert_int_equal(a.answer, 0);
+    assert_int_equal(publish(1, "w/1", "1", 2), 0);
+    net_pump();
+    assert_int_equal(a.received, 1);
+    assert_int_equal(a.qos, 2);
+    broker_unsubscribe_all(at(0), &a.s);
+    stop_clean();
+}
+
 // A receiving worker without memory to gather keeps the message and delivers it later, in order.
 static void test_receiver_without_memory(void **state) {
     (void)state;
@@ -445,6 +469,7 @@ int main(void) {
         cmocka_unit_test(test_ended_inside),
         cmocka_unit_test(test_subscribed_inside),
         cmocka_unit_test(test_remembered_topics),
+        cmocka_unit_test(test_again_while_it_waits),
         cmocka_unit_test(test_receiver_without_memory),
         cmocka_unit_test(test_every_refusal_is_clean),
     };
