@@ -31,8 +31,10 @@ static void work_run(timer_node *node, void *context) {
         conn *c = s->conn;
         int reason = mqtt_conn_fail(c, MQTT_REASON_QUOTA_EXCEEDED, CLOSE_QUEUE_FULL,
                                     "too many messages wait for this client");
-        // It does not read: what is queued would not go out.
-        conn_close(c, (close_reason)reason);
+        // One that reads gets what is queued: acknowledgements above all, without which it would come back with
+        // the same messages. To one that does not read it would not go out.
+        if ((c->flags & CONN_PAUSED_OUT) != 0) conn_close(c, (close_reason)reason);
+        else conn_close_after_flush(c, (close_reason)reason);
     }
 }
 

@@ -334,7 +334,8 @@ static void take_pubrel(mq_client *c, u16 id) {
 }
 
 static void take_goodbye(const mq_client *c, u8 reason) {
-    bool may = reason == MQTT_REASON_KEEP_ALIVE_TIMEOUT || reason == MQTT_REASON_UNSPECIFIED;
+    bool may = reason == MQTT_REASON_KEEP_ALIVE_TIMEOUT || reason == MQTT_REASON_UNSPECIFIED ||
+               (reason == MQTT_REASON_QUOTA_EXCEEDED && c->field->lossy);
     RIG_CHECK(c->field->rig, may, "client %u: DISCONNECT with reason %s", c->number, mqtt_reason_name(reason));
 }
 

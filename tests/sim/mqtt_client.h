@@ -115,6 +115,7 @@ struct mq_field {
     u32 stream_next[MQ_STREAMS];
     u64 clock;
     bool lossy;          // queues are small: what is missing must be counted
+    bool sleepy;         // time jumps now and then by seconds
     u64 closes_allowed;  // bit of each close_reason
     u32 inflight_max;
 };
@@ -122,7 +123,7 @@ struct mq_field {
 // What all runs of this process did.
 typedef struct mq_totals {
     u64 connects, resumed, take_overs, resets, half_packets, goodbyes, clean_starts, lost_sessions;
-    u64 published, received, duplicates, resent, aliases, missing;
+    u64 published, received, duplicates, resent, aliases, missing, sleeps;
 } mq_totals;
 extern mq_totals mq_total;
 

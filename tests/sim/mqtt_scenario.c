@@ -61,7 +61,8 @@ static void listener_choose(rig_setup *setup, sim_random *rng, const mq_scale *s
     l->max_subscriptions = 100;
     l->max_queued_bytes = lossy ? 4000 : 16u << 20;
     l->max_queued_messages = lossy ? (u32)sim_random_range(rng, 1, 30) : 100000;
-    l->queue_policy = sim_random_chance(rng, 500) ? QUEUE_NEWEST : QUEUE_OLDEST;
+    static const queue_policy policies[] = {QUEUE_NEWEST, QUEUE_OLDEST, QUEUE_DISCONNECT};
+    l->queue_policy = policies[sim_random_below(rng, ARRAY_LEN(policies))];
 }
 
 static mq_plan plan_choose(sim_random *rng, const mq_scale *size) {
@@ -110,6 +111,18 @@ static void turn(mq_field *f, u64 end_ns) {
     rig_turn(r, next > now ? next - now : 0);
 }
 
+// The machine slept: everything that was to happen meanwhile is late at once.
+static void sleep_some(mq_field *f) {
+    u64 ns = sim_random_range(&f->rig->rng, NS_PER_S, 20 * NS_PER_S);
+    sim_advance(f->rig->world, ns);
+    sim_note(f->rig->world, "slept for %" PRIu64 " ms", (u64)(ns / NS_PER_MS));
+    for (u32 i = 0; i < f->client_count; i++) { // no CONNECT is given up for it
+        mq_client *c = f->clients[i];
+        if (c->connect_ns != UINT64_MAX) c->connect_ns += ns;
+    }
+    mq_total.sleeps++;
+}
+
 typedef bool (*part_over)(mq_field *f);
 
 static bool all_published(mq_field *f) {
@@ -143,6 +156,7 @@ static bool part_run(mq_field *f, part_over over, u64 ns) {
             look = sim_now_ns(r->world) + 100 * NS_PER_MS;
         }
         turn(f, end);
+        if (f->sleepy && over == all_published && sim_random_chance(&r->rng, 1)) sleep_some(f);
     }
     return false;
 }
@@ -206,6 +220,8 @@ static void run(mq_setup *chosen, bool lossy, char *failure, size_t failure_byte
                   .inflight_max = setup->listeners[0].inflight_max};
     f.messages = calloc(f.message_size, sizeof(*f.messages));
     ASSERT(f.messages != NULL);
+    f.sleepy = sim_random_chance(rng, 300);
+    if (lossy) f.closes_allowed |= REASON(CLOSE_QUEUE_FULL);
     if (setup->sim.faults.reset > 0) f.closes_allowed |= REASON(CLOSE_IO_ERROR);
     if (setup->sim.faults.attach_error > 0) f.closes_allowed |= REASON(CLOSE_NO_MEMORY);
     f.rig = rig_open(setup);
@@ -235,7 +251,8 @@ void mq_print_counts(void) {
     printf("mqtt: %" PRIu64 " connects, %" PRIu64 " resumed, %" PRIu64 " clean starts, %" PRIu64
            " sessions lost, %" PRIu64 " take-overs, %" PRIu64 " resets, %" PRIu64 " half packets, %" PRIu64
            " goodbyes; %" PRIu64 " published, %" PRIu64 " sent again, %" PRIu64 " received, %" PRIu64
-           " repetitions, %" PRIu64 " with aliases, %" PRIu64 " dropped by full queues\n", t->connects, t->resumed,
+           " repetitions, %" PRIu64 " with aliases, %" PRIu64 " dropped by full queues, %" PRIu64
+           " sleeps\n", t->connects, t->resumed,
            t->clean_starts, t->lost_sessions, t->take_overs, t->resets, t->half_packets, t->goodbyes, t->published,
-           t->resent, t->received, t->duplicates, t->aliases, t->missing);
+           t->resent, t->received, t->duplicates, t->aliases, t->missing, t->sleeps);
 }
