@@ -29,7 +29,7 @@ def pytest_configure(config):
 
 
 # About how long a file takes in seconds, to give the parts equal work; others count as 15.
-WEIGHTS_S = {"test_400": 60, "test_410": 100}
+WEIGHTS_S = {"test_200": 110, "test_400": 60, "test_410": 100}
 
 
 def pytest_collection_modifyitems(items):
