@@ -94,18 +94,16 @@ kernel_prepare() {
     KERNEL_DIR=$CACHE_DIR
 }
 
-# initramfs_build ARCH FILE: the archive, from rootfs/ and what was built for this architecture. $OUT/ARCH/busybox is
-# taken when it is there.
+# initramfs_build ARCH FILE: the archive, from rootfs/ and what was built for this architecture.
 initramfs_build() {
     local arch=$1 file=$2 list
     list=$(mktemp)
     cat "$REPO/rootfs/initramfs.list" >"$list"
-    if [ -f "$OUT/$arch/busybox" ]; then cat "$REPO/rootfs/busybox.list" >>"$list"; fi
     cat "$REPO/rootfs/e2fsprogs.list" >>"$list"
     # The public keys that updates are checked with; `./build.sh image --update-key` writes them. Empty: no updates.
     [ -f "$OUT/$arch/update.pub" ] || : >"$OUT/$arch/update.pub"
     E2FSCK=$OUT/$arch/e2fsck MKE2FS=$OUT/$arch/mke2fs \
-        ROOTFS=$REPO/rootfs SLUICE=$OUT/$arch/sluice BUSYBOX=$OUT/$arch/busybox UPDATE_PUB=$OUT/$arch/update.pub \
+        ROOTFS=$REPO/rootfs SLUICE=$OUT/$arch/sluice UPDATE_PUB=$OUT/$arch/update.pub \
         "$KERNEL_DIR/gen_init_cpio" -t "$SOURCE_DATE_EPOCH" "$list" >"$file.new"
     rm -f "$list"
     mv "$file.new" "$file"
