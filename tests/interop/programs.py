@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Other people's MQTT programs as child processes: started, fed, waited for with a bound, and ended."""
+import os
 import queue
 import subprocess
 import threading
 
+import pytest
 from harness.wait import GUARD_S
 
 running = []
@@ -60,3 +62,10 @@ class Program:
 def end_all():
     while running:
         running.pop().end()
+
+
+def needed(what):
+    """What the whole test run always provides is missing: a failure there, a skip for a person who runs one file."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what}: build.sh provides it")
+    pytest.skip(what, allow_module_level=True)

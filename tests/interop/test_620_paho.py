@@ -5,7 +5,12 @@ import threading
 import pytest
 from harness.wait import GUARD_S, until
 
-mqtt = pytest.importorskip("paho.mqtt.client", reason="python3-paho-mqtt is not installed")
+from programs import needed
+
+try:
+    import paho.mqtt.client as mqtt
+except ImportError:
+    needed("python3-paho-mqtt is not installed")
 from paho.mqtt.packettypes import PacketTypes  # noqa: E402
 from paho.mqtt.properties import Properties  # noqa: E402
 from paho.mqtt.subscribeoptions import SubscribeOptions  # noqa: E402

@@ -6,7 +6,7 @@ import os
 import shutil
 
 import pytest
-from programs import Program
+from programs import Program, needed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VERSIONS = {"v3.1": 3, "v3.1.1": 4, "v5": 5}
@@ -16,9 +16,9 @@ versions = pytest.mark.parametrize("v", list(VERSIONS.values()), ids=list(VERSIO
 def run(broker, scenario, v, **more):
     modules = os.environ.get("NPM_MODULES")
     if not modules or not os.path.isdir(modules):
-        pytest.skip("NPM_MODULES does not name the directory of the npm packages")
+        needed("NPM_MODULES does not name the directory of the npm packages")
     if not shutil.which("node"):
-        pytest.skip("node is not installed")
+        needed("node is not installed")
     host, port = broker.address()
     arguments = {"host": host, "port": port, "version": v, "prefix": broker.name("js"), **more}
     lines = Program(["node", os.path.join(HERE, "mqttjs", "scenarios.js"), modules, scenario, json.dumps(arguments)]).wait()
