@@ -14,7 +14,8 @@ CONFIG = b"""
 listener devices { protocol = frame; bind = "0.0.0.0:7000"; mode = echo; rcvbuf = 32k; idle_timeout = 1h; }
 admin { bind = "0.0.0.0:9600"; }
 """
-# Both ends: two sockets, two descriptors and files, and what the gateway's ring needs for one. Measured, plus a quarter.
+# Both ends: two sockets, two descriptors and files, and what the gateway's ring needs for one. A bound
+# from the sizes of the kernel's slabs (docs/kernel.md), not yet held against a run.
 KERNEL_BYTES_MAX = 10 * 1024
 
 
