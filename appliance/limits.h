@@ -67,6 +67,22 @@
 #define LIMIT_NET_ADDRESSES 16         // addresses remembered of one interface
 #define LIMIT_CONFIG_DEPTH 8u              // blocks and lists inside each other
 
+// --- the durable log ---
+#define LIMIT_STORE_RECORD_BYTES (8u << 20)    // one record; a larger message is refused by name
+#define LIMIT_STORE_BUFFER_BYTES (4u << 20)    // one commit gathers so much; then appending gives -EAGAIN
+#define LIMIT_STORE_BUFFERS 3u                 // one is being written, one waits, one fills
+#define LIMIT_STORE_SEGMENT_MIN_BYTES (16u << 20) // holds the largest record
+#define LIMIT_STORE_SEGMENT_BYTES (1u << 30)
+#define LIMIT_STORE_SEGMENTS_MIN 6u            // of a log: one in use, two of reserve, and room to copy
+#define LIMIT_STORE_RESERVE_SEGMENTS 2u        // kept for what frees space when the disk or the budget is full
+#define LIMIT_STORE_INDEX_STEP (64u << 10)     // bytes of log for one entry of an index
+#define LIMIT_STORE_SLICE_BYTES (64u << 10)    // of a checkpoint or of reclaim, in one turn of the loop
+#define LIMIT_STORE_READ_BYTES (128u << 10)    // read ahead at once
+#define LIMIT_STORE_FETCHES 1024u              // single records being read at once
+#define LIMIT_STORE_CHECKPOINT_BYTES (32u << 20) // appended since the last checkpoint: begin the next
+#define LIMIT_STORE_RETRY_MS 1000u             // a full or failed disk is tried again
+#define LIMIT_STORE_QUARANTINE_BYTES (64u << 20) // of damaged log set aside, in all
+
 // --- observation ---
 #define LIMIT_RECORDER_EVENTS 4096u        // flight recorder records of one worker
 #define LIMIT_LOG_LINE_BYTES 1024u         // longer log lines are cut and marked
@@ -187,5 +203,6 @@ _Static_assert(LIMIT_WORKERS_MAX <= 64, "worker masks are u64");
 _Static_assert(LIMIT_HTTP_OUT_HIGH_BYTES + 2 * LIMIT_HTTP_PAGE_BYTES < LIMIT_HTTP_OUT_BYTES,
                "a page made at the high-water mark fits the output budget");
 _Static_assert(IS_POWER_OF_TWO(LIMIT_OPS_TRACE_CONNS), "hash table is masked");
+_Static_assert(LIMIT_STORE_RECORD_BYTES + (64u << 10) < LIMIT_STORE_SEGMENT_MIN_BYTES, "a record fits a segment");
 
 #endif
