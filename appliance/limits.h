@@ -13,13 +13,14 @@
 #define LIMIT_CONNS_PER_WORKER (1u << 20) // connection slots of one worker
 
 #define LIMIT_STALL_MS 1000u               // a loop later than that stood still: machine paused, or its CPU taken
+#define LIMIT_GOODBYE_MS 100u              // after its last word a peer has so long to close by itself
 #define LIMIT_STALL_GRACE_MS 1000u         // timeouts rest so long after it: what has come meanwhile is read first
 
 // --- receive path ---
 #define LIMIT_RECV_BUF_BYTES 4096u         // one provided buffer of the uring engine
 #define LIMIT_RECV_BUFS_MAX 32768u         // kernel's bound for one buffer ring
-#define LIMIT_RECV_SCRATCH_BYTES 65536u    // one worker's buffer of the readiness engines
-#define LIMIT_RECV_TURNS 16u               // reads of one connection in a row before others get a turn
+#define LIMIT_RECV_SCRATCH_BYTES 16384u    // one worker's buffer of the readiness engines
+#define LIMIT_RECV_TURN_BYTES 16384u       // received from one connection in a row before others get a turn
 #define LIMIT_PACKET_HEAD_BYTES 8u         // longest header needed to know a packet's size
 #define LIMIT_PACKET_BYTES_MAX (256u << 20) // MQTT's remaining length bound; a listener sets less
 #define LIMIT_TAIL_SLAB_BYTES 16384u       // larger packet assembly buffers are mapped for themselves

@@ -63,6 +63,10 @@ static u64 deadline_after(u64 since_ns, u64 timeout_ms) {
 
 static u64 earliest_deadline(const conn *c, close_reason *reason) {
     const listener_config *conf = &c->origin->conf;
+    if (c->flags & CONN_GOODBYE) {
+        *reason = CLOSE_PEER;
+        return c->received_ns + LIMIT_GOODBYE_MS * NS_PER_MS;
+    }
     u64 idle_ms = c->proto->idle_timeout_ms != NULL ? c->proto->idle_timeout_ms(c) : conf->idle_timeout_ms;
     // Where the protocol counts packets, half a one is no sign of life.
     bool partial = c->proto->idle_timeout_ms != NULL && c->packet_started_ns != 0;
@@ -274,6 +278,17 @@ void conn_close_after_flush(conn *c, close_reason reason) {
     outflow_outcome_wanted(c);
     c->sent_ns = c->owner->now_ns;
     io_recv_stop(c->owner->engine, &c->io);
+    conn_timer_update(c);
+}
+
+void conn_await_peer(conn *c) {
+    ASSERT(c->proto_state == NULL);
+    if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH)) return;
+    if (c->out_bytes > 0 || (c->flags & CONN_RECV_EOF)) {
+        conn_close_after_flush(c, CLOSE_PEER);
+        return;
+    }
+    c->flags |= CONN_GOODBYE;
     conn_timer_update(c);
 }
 

@@ -72,6 +72,7 @@ enum { // conn.flags
     CONN_LISTED_BLOCKED = 1u << 10, // in the worker's list of blocked publishers
     CONN_ADDRESS_COUNTED = 1u << 11, // holds a place in the table of addresses
     CONN_DEAD = 1u << 12,        // closed; freed when the lists it is in have been walked
+    CONN_GOODBYE = 1u << 13,     // the peer has taken its leave and is about to close
 };
 
 struct conn {
@@ -143,6 +144,10 @@ u32 conn_send_room(const conn *c);
 void conn_close(conn *c, close_reason reason);
 // Ends it when the queued output has been sent (or send_timeout strikes).
 void conn_close_after_flush(conn *c, close_reason reason);
+// The peer has said its last word and is bound to close: waits for that, LIMIT_GOODBYE_MS at the most, and ignores
+// what still comes. Who closes first keeps the port in TIME_WAIT, and a close that meets an armed receive has to
+// cancel it. The protocol has let go of the connection.
+void conn_await_peer(conn *c);
 // Ends it for a reason of the gateway's own: farewell, then as conn_close_after_flush.
 void conn_end(conn *c, close_reason reason);
 // Looks at the timeouts again, after a change of what they depend on.

@@ -40,7 +40,7 @@ static int packet_deliver(conn *c, u8 *data, u32 len) {
     if (c->flags & CONN_MOVING) return FEED_STOP;
     c->packets_in++;
     counter_add(&c->owner->metrics.packets_in, 1);
-    return c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH) ? FEED_STOP : FEED_NEXT;
+    return c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH | CONN_GOODBYE) ? FEED_STOP : FEED_NEXT;
 }
 
 // Whether the packet just offered is done with: taken, or the connection does not want it any more.
@@ -117,7 +117,7 @@ static int head_fill(conn *c, const u8 *data, u32 len) {
 // the connection is closing.
 static u32 feed(conn *c, u8 *data, u32 len) {
     u32 at = 0;
-    while (at < len && !(c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH)) &&
+    while (at < len && !(c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH | CONN_GOODBYE)) &&
            !conn_reading_stopped(c)) {
         if (c->tail != NULL) {
             if (c->tail_used < c->tail_want) at += tail_fill(c, data + at, len - at);
@@ -216,7 +216,8 @@ static void after_feed(conn *c) {
         move_when_quiet(c);
         return;
     }
-    bool all_fed = c->stash_start == c->stash_used && !conn_reading_stopped(c);
+    bool goodbye = (c->flags & CONN_GOODBYE) != 0; // what came behind it is nobody's
+    bool all_fed = goodbye || (c->stash_start == c->stash_used && !conn_reading_stopped(c));
     if (all_fed) stash_free(c);
     if (all_fed && (c->flags & CONN_RECV_EOF)) {
         end_of_stream(c);
@@ -238,10 +239,10 @@ void inflow_on_recv(io_handle *h, int result, u8 *data) {
         return;
     }
     u32 len = (u32)result;
-    c->received_ns = w->now_ns;
     c->bytes_in += len;
     counter_add(&w->metrics.bytes_in, len);
-    if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH)) return;
+    if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH | CONN_GOODBYE)) return;
+    c->received_ns = w->now_ns;
     u32 used = 0;
     bool kept_before = c->stash_start != c->stash_used;
     if (!kept_before && !conn_reading_stopped(c)) {
@@ -255,7 +256,7 @@ void inflow_on_recv(io_handle *h, int result, u8 *data) {
         bool gathered = c->lent_len > 0 && !(c->flags & CONN_SEND_LENT);
         if (gathered && !(c->flags & CONN_CLOSING)) outflow_send_lent(c);
     }
-    if (used < len && !(c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH))) {
+    if (used < len && !(c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH | CONN_GOODBYE))) {
         int reason = inflow_keep(c, data + used, len - used);
         if (reason != 0) {
             conn_close(c, (close_reason)reason);

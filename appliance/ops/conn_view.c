@@ -99,7 +99,7 @@ static const char *client_of(const conn *c, u32 *len) {
 }
 
 static conn_state state_of(const conn *c) {
-    if ((c->flags & CONN_CLOSING) != 0) return CONN_STATE_CLOSING;
+    if ((c->flags & (CONN_CLOSING | CONN_GOODBYE)) != 0) return CONN_STATE_CLOSING;
     if ((c->flags & CONN_CLOSE_AFTER_FLUSH) != 0) return CONN_STATE_FLUSHING;
     if ((c->flags & CONN_MOVING) != 0) return CONN_STATE_MOVING;
     if ((c->flags & CONN_BLOCKED) != 0) return CONN_STATE_BLOCKED;

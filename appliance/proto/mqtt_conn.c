@@ -101,7 +101,8 @@ static int take_disconnect(conn *c, const mqtt_goodbye *goodbye) {
     if (goodbye->reason == MQTT_REASON_SUCCESS) mqtt_will_free(s);
     events_disconnect(c->owner, s->id, s->client.id_len, "client");
     mqtt_session_leave(s);
-    return CLOSE_PEER;
+    conn_await_peer(c); // it must close (5.0 section 3.14.4)
+    return 0;
 }
 
 static int packet_take(conn *c, const mqtt_packet *packet) {
