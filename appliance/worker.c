@@ -332,6 +332,7 @@ static void loop_account(worker *w, u32 replies, u64 started_ns) {
     w->trim_ns = now + NS_PER_S;
     counter_set(&w->metrics.cpu_ns, thread_cpu_ns());
     if (w->broker != NULL) broker_trim(w->broker);
+    io_trim(w->engine);
     slab_trim(w->conn_slab);
     for (u32 i = 0; i < ARRAY_LEN(buf_classes); i++) slab_trim(w->segment_slabs[i]);
 }

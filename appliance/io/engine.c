@@ -184,6 +184,10 @@ int io_run(io_engine *e, u64 deadline_ns) {
     return e->ops->run(e, deadline_ns);
 }
 
+void io_trim(io_engine *e) {
+    if (e->ops->trim != NULL) e->ops->trim(e);
+}
+
 void io_wake(io_engine *e) {
     e->ops->wake(e);
 }

@@ -24,6 +24,7 @@ typedef struct io_ops {
     void (*close)(io_engine *e, io_handle *h, bool reset);
     int (*run)(io_engine *e, u64 deadline_ns);
     void (*wake)(io_engine *e);                  // any thread
+    void (*trim)(io_engine *e);                  // may be NULL
 } io_ops;
 
 typedef struct io_slot {

@@ -74,7 +74,7 @@ struct io_handle {
     u8 flags;          // the engine's own (IO_HANDLE_*)
     u16 lent_buf;      // uring: buffer id that the send in flight borrows
     u32 link_next;     // engine's list of ready, starved or closing handles, by slot
-    u32 ready;         // readiness engines: what the kernel said and is not used up yet
+    u32 ready;         // readiness engines: what the kernel said and is not used up yet; uring: turn, full buffers in it
     const struct iovec *send_iov; // the send in flight
     u32 send_iovs;
     union {
@@ -181,6 +181,9 @@ void io_close(io_engine *e, io_handle *h, bool reset);
 // none), runs callbacks. Returns completions handled (0 at the deadline), or -errno when the engine
 // can not go on (the process then ends with a clear message).
 int io_run(io_engine *e, u64 deadline_ns);
+
+// Gives memory back to the system that an engine without much to do does not need; about once a second.
+void io_trim(io_engine *e);
 
 // Any thread: makes io_run of the owner return soon. One system call; callers ring once per batch.
 void io_wake(io_engine *e);

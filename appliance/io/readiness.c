@@ -223,7 +223,7 @@ static void do_accept(readiness_engine *re, io_handle *h) {
 
 static void do_recv(readiness_engine *re, io_handle *h) {
     u32 slot = h->slot, generation = h->generation;
-    for (u32 turn = 0; turn < LIMIT_RECV_TURNS; turn++) {
+    for (u32 bytes = 0; bytes < LIMIT_RECV_TURN_BYTES;) {
         counter_add(&re->base.stats.syscalls, 1);
         ssize_t got = recv(h->fd, re->scratch, LIMIT_RECV_SCRATCH_BYTES, MSG_DONTWAIT);
         int result = got < 0 ? -errno : (int)got;
@@ -239,6 +239,7 @@ static void do_recv(readiness_engine *re, io_handle *h) {
         if (result > 0) {
             counter_add(&re->base.stats.recvs, 1);
             counter_add(&re->base.stats.recv_bytes, (u64)result);
+            bytes += (u32)result;
         }
         if (result <= 0 || (h->flags & H_ONE_SHOT)) {
             h->armed &= (u8)~IO_ARMED_RECV;

@@ -9,6 +9,7 @@
 #include "io/sim_net.h"
 
 #define SIM_RECV_BUFS_DEFAULT 64u
+#define SIM_RECV_TURNS 16u // reads of one connection in a row at the most
 #define SIM_QUEUE_MAX 4096u // completions fixed in one turn and not delivered yet
 
 // What the engine knows of a handle, by slot.

@@ -352,7 +352,7 @@ static void visit(sim_engine *se, u32 slot) {
     if ((h = still_open(se, slot, generation)) == NULL) return;
     if (send_is_ready(se, h, op)) step_send(se, h, op);
     if ((h = still_open(se, slot, generation)) == NULL) return;
-    u32 turns = sim_lucky(se, 300) ? 1 : (u32)sim_random_range(&se->rng, 1, LIMIT_RECV_TURNS);
+    u32 turns = sim_lucky(se, 300) ? 1 : (u32)sim_random_range(&se->rng, 1, SIM_RECV_TURNS);
     for (u32 i = 0; i < turns && h != NULL && accept_is_ready(se, h, op); i++) {
         step_accept(se, h, op);
         h = still_open(se, slot, generation);
@@ -417,7 +417,7 @@ int sim_engine_run(io_engine *e, u64 deadline_ns) {
     if (se->spurious) count = 0;
     if (sim_lucky(se, 200)) count = MIN(count, (u32)sim_random_range(&se->rng, 1, 4)); // the rest comes next turn
     for (u32 i = 0; i < count; i++) {
-        if (se->queue_count > SIM_QUEUE_MAX - 2 * LIMIT_RECV_TURNS) break; // the rest comes next turn
+        if (se->queue_count > SIM_QUEUE_MAX - 2 * SIM_RECV_TURNS) break; // the rest comes next turn
         visit(se, se->order[i]);
     }
     queue_drain(se);

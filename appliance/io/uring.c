@@ -15,9 +15,9 @@
 //   completion with an old generation is a fault of this file and asserted on.
 // - One TIMEOUT operation stands for the timer wheel; the wait itself has no timer (arming one for each
 //   wait is dear in a VM).
-// - shutdown(2) ends what is outstanding before a close: cancelling by descriptor walks every armed
-//   request of the ring, and cancelling by user_data was unreliable on some kernels (liburing #1375).
-#include "io/uring.h"
+// - A close first cancels what is outstanding, by user_data (by descriptor would walk every armed request of the
+//   ring), in the same submission as everything else. Where that fails and the operation goes on (some kernels:
+//   liburing #1375), shutdown(2) ends it.
 #include "io/uring.h"
 
 #include <errno.h>
@@ -28,6 +28,7 @@
 
 #define BATCH_TARGET_MAX 64u
 #define RATE_WINDOW_NS (4 * NS_PER_MS)
+#define TRIM_RECVS_MAX 16u // in the last second: fewer page faults than the memory is worth
 
 // How many events are worth waiting for, up to min_wait_us: what the present rate brings in that time.
 // Fewer than two: not worth a timer, and the first event is taken at once.
@@ -71,6 +72,7 @@ static int uring_run(io_engine *e, u64 deadline_ns) {
     if (result < 0 && result != -EBUSY && result != -EAGAIN && result != -EINTR && result != -ETIME) {
         return result;
     }
+    ue->turn++;
     u32 sends = uring_eager_run(ue);
     u32 count = uring_completions_run(ue);
     if (UNLIKELY(io_uring_cq_has_overflow(&ue->ring))) counter_add(&e->stats.cq_overflows, 1);
@@ -81,6 +83,20 @@ static int uring_run(io_engine *e, u64 deadline_ns) {
         hist_record(&e->stats.batch, count);
     }
     return (int)(count + sends + uring_closed_run(ue));
+}
+
+// A worker that receives next to nothing lets the memory of its receive buffers go: a megabyte that counts where
+// many connections are idle. Nothing may lie in them: none lent, no completion unread (the kernel writes only
+// inside this thread's system calls).
+static void uring_trim(io_engine *e) {
+    uring_engine *ue = uring_of(e);
+    u64 recvs = counter_get(&e->stats.recvs);
+    u64 lately = recvs - ue->trimmed_recvs;
+    ue->trimmed_recvs = recvs;
+    if (lately > 0) ue->bufs_resident = true;
+    if (!ue->bufs_resident || ue->sqpoll || lately > TRIM_RECVS_MAX || ue->bufs_free != ue->bufs) return;
+    if (io_uring_cq_ready(&ue->ring) > 0 || io_uring_cq_has_overflow(&ue->ring)) return;
+    if (madvise(ue->buf_memory, (size_t)ue->bufs * LIMIT_RECV_BUF_BYTES, MADV_DONTNEED) == 0) ue->bufs_resident = false;
 }
 
 static void uring_wake(io_engine *e) {
@@ -139,6 +155,7 @@ static const io_ops uring_ops = {
     .connect = uring_connect,
     .close = uring_close,
     .run = uring_run,
+    .trim = uring_trim,
     .wake = uring_wake,
 };
 

@@ -30,15 +30,19 @@ typedef struct uring_engine {
     u64 event_gap_ns;      // mean gap between events lately, 0 = unknown
     u64 window_start_ns;
     u32 window_events;
+    u64 trimmed_recvs;     // io_stats.recvs at the last trim
+    bool bufs_resident;    // the receive buffers have been written to since their memory was given back
     u32 *eager;            // slots with an eager send in this submission
     u32 eager_count;
     struct msghdr *headers; // one a submission queue entry
+    u16 turn;              // counts io_run
     uring_list closed;     // on_closed is due
     uring_list starved;    // receives that wait for buffers
 } uring_engine;
 
 // user_data of a submission: op:8 | generation:24 | slot:32.
-enum uring_op { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_SEND_EAGER, OP_CONNECT, OP_CLOSE, OP_WAKE, OP_TIMEOUT };
+enum uring_op { OP_ACCEPT = 1, OP_RECV, OP_SEND, OP_SEND_EAGER, OP_CONNECT, OP_CLOSE, OP_WAKE, OP_TIMEOUT,
+               OP_CANCEL };
 static inline u64 uring_tag(enum uring_op op, const io_handle *h) {
     return (u64)op << 56 | (u64)h->generation << 32 | h->slot;
 }
@@ -50,6 +54,7 @@ enum { // io_handle.flags
     H_RESTART = 1u << 3,     // started again before the stopped operation had ended: arm it then
     H_EAGER_TOLD = 1u << 4,  // the eager send posted a completion: result in handle.eager_result
     H_LENT = 1u << 5,        // the send in flight borrows the receive buffer lent_buf
+    H_HEAVY = 1u << 6,       // received one buffer a turn, for it sends faster than it is taken
 };
 
 #define BUF_GROUP 0
@@ -78,6 +83,7 @@ u32 uring_iov_bytes(const struct iovec *iov, u32 iovs);
 void uring_starved_add(uring_engine *ue, io_handle *h);
 void uring_starved_run(uring_engine *ue);     // re-arms them when buffers are back
 void uring_close_queue(uring_engine *ue, io_handle *h); // nothing is outstanding: close it
+void uring_close_force(uring_engine *ue, io_handle *h); // a cancel of a closing handle failed: shutdown(2)
 u32 uring_closed_run(uring_engine *ue);       // on_closed of what was closed; returns how many
 void uring_doorbell_arm(uring_engine *ue);
 void uring_timeout_arm(uring_engine *ue, u64 deadline_ns);

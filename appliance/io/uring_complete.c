@@ -75,6 +75,22 @@ static void complete_accept(uring_engine *ue, io_handle *h, int result, u32 cqe_
     h->callbacks->on_accept(h, result, NULL);
 }
 
+// A multishot receive of a peer that sends without pause would fill a turn with its buffers alone (the kernel gives
+// 32 of them in a row), and everybody else would wait. Such a peer gets one buffer a turn until one is not full.
+static void weigh(uring_engine *ue, io_handle *h, int result, u32 cqe_flags) {
+    if (result < (int)LIMIT_RECV_BUF_BYTES) {
+        h->flags &= (u8)~H_HEAVY;
+        return;
+    }
+    if (!(cqe_flags & IORING_CQE_F_MORE) || (h->flags & (H_HEAVY | H_RESTART)) || !io_recv_is_armed(h)) return;
+    u32 count = h->ready >> 16 == ue->turn ? (h->ready & UINT16_MAX) + 1 : 1;
+    h->ready = (u32)ue->turn << 16 | count;
+    if (count * LIMIT_RECV_BUF_BYTES < LIMIT_RECV_TURN_BYTES) return;
+    h->flags |= H_HEAVY;
+    uring_recv_stop(&ue->base, h);
+    uring_recv_start(&ue->base, h, true); // when the multishot has ended, as one shot
+}
+
 // A receive whose last completion this is. Returns true when the callee is to be told.
 static bool recv_ended(uring_engine *ue, io_handle *h, int result) {
     bool restart = op_ended(h, IO_ARMED_RECV);
@@ -98,6 +114,7 @@ static void complete_recv(uring_engine *ue, io_handle *h, int result, u32 cqe_fl
     u16 buf = (u16)(cqe_flags >> IORING_CQE_BUFFER_SHIFT);
     if (has_buf) buf_taken(ue);
     bool deliver = !(h->flags & H_CLOSING);
+    if (deliver && result > 0) weigh(ue, h, result, cqe_flags);
     if (!(cqe_flags & IORING_CQE_F_MORE)) deliver = recv_ended(ue, h, result);
     if (deliver) {
         ASSERT(result <= 0 || has_buf);
@@ -190,6 +207,10 @@ static void complete(uring_engine *ue, const struct io_uring_cqe *cqe) {
     u32 slot = (u32)cqe->user_data;
     u32 generation = (u32)(cqe->user_data >> 32) & IO_GENERATION_MASK;
     io_handle *h = io_slot_find(&ue->base, slot, generation);
+    if (op == OP_CANCEL) { // of a close: mostly what it was meant for has ended meanwhile
+        if (h != NULL && (h->flags & H_CLOSING) && h->armed != 0) uring_close_force(ue, h);
+        return;
+    }
     if (UNLIKELY(h == NULL)) {
         counter_add(&ue->base.stats.stale, 1);
         ASSERT(h != NULL);

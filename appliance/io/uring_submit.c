@@ -67,7 +67,7 @@ static struct io_uring_sqe *sqe_get(uring_engine *ue) {
 
 void uring_recv_arm(uring_engine *ue, io_handle *h) {
     struct io_uring_sqe *sqe = sqe_get(ue);
-    if (h->flags & H_ONE_SHOT) {
+    if (h->flags & (H_ONE_SHOT | H_HEAVY)) {
         io_uring_prep_recv(sqe, h->fd, NULL, 0, 0);
     } else {
         io_uring_prep_recv_multishot(sqe, h->fd, NULL, 0, 0);
@@ -96,18 +96,18 @@ void uring_accept_start(io_engine *e, io_handle *h, bool multishot) {
     h->armed |= IO_ARMED_ACCEPT;
 }
 
-static void cancel_op(uring_engine *ue, enum uring_op op, const io_handle *h) {
+// tag: of its own failure (ENOENT: the operation ended meanwhile); 0: that concerns nobody.
+static void cancel_op(uring_engine *ue, enum uring_op op, const io_handle *h, u64 tag) {
     struct io_uring_sqe *sqe = sqe_get(ue);
     io_uring_prep_cancel64(sqe, uring_tag(op, h), 0);
     sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-    // Its own failure (ENOENT: the operation ended meanwhile) concerns nobody.
-    io_uring_sqe_set_data64(sqe, 0);
+    io_uring_sqe_set_data64(sqe, tag);
 }
 
 // A stop: again after a restart that is still waiting for the old operation's end costs nothing.
 static void stop_op(uring_engine *ue, enum uring_op op, io_handle *h) {
     h->armed |= IO_ARMED_STOPPING;
-    if (!(h->flags & H_RESTART)) cancel_op(ue, op, h);
+    if (!(h->flags & H_RESTART)) cancel_op(ue, op, h, 0);
     h->flags &= (u8)~H_RESTART;
 }
 
@@ -235,17 +235,18 @@ void uring_close(io_engine *e, io_handle *h, bool reset) {
         return;
     }
     io_record(e, REC_SHUTDOWN, h, h->armed, reset);
-    counter_add(&e->stats.syscalls, 1);
-    // What is queued must reach the kernel first, or it would be armed on a socket that is shut down
-    // (harmless) or, for a connect, on one that nothing ends (not harmless).
+    u64 tag = uring_tag(OP_CANCEL, h);
+    if (h->armed & IO_ARMED_RECV) cancel_op(ue, OP_RECV, h, tag);
+    if (h->armed & IO_ARMED_SEND) cancel_op(ue, OP_SEND, h, tag);
+    if (h->armed & IO_ARMED_CONNECT) cancel_op(ue, OP_CONNECT, h, tag);
+    if (h->armed & IO_ARMED_ACCEPT) cancel_op(ue, OP_ACCEPT, h, tag);
+}
+
+void uring_close_force(uring_engine *ue, io_handle *h) {
+    counter_add(&ue->base.stats.syscalls, 1);
+    // What is queued must reach the kernel first, or it would be armed on a socket that is shut down.
     uring_submit_now(ue);
-    if (shutdown(h->fd, SHUT_RDWR) < 0) {
-        if (h->armed & IO_ARMED_RECV) cancel_op(ue, OP_RECV, h);
-        if (h->armed & IO_ARMED_SEND) cancel_op(ue, OP_SEND, h);
-        if (h->armed & IO_ARMED_CONNECT) cancel_op(ue, OP_CONNECT, h);
-    }
-    // Always: a unix listener that is shut down still answers accept with EAGAIN, which ends nothing.
-    if (h->armed & IO_ARMED_ACCEPT) cancel_op(ue, OP_ACCEPT, h);
+    (void)shutdown(h->fd, SHUT_RDWR);
 }
 
 // on_closed of everything that was closed since the last round.
