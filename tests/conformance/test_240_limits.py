@@ -3,7 +3,7 @@
 response information."""
 import pytest
 from mqtt import wire
-from mqtt.broker import PACKET_MAX
+from mqtt.broker import PACKET_MAX, QUEUE_MAX
 from mqtt.statements import shows
 from mqtt.wire import V5, V311
 
@@ -190,3 +190,38 @@ def test_what_is_available_is_not_mentioned_or_1(broker):
     props = broker.connect(V5).connack.props
     for name in ("wildcard_available", "shared_available", "subscription_id_available", "retain_available"):
         assert props.get(name, 1) == 1
+
+
+def fill_queue(broker, listener, version):
+    """A subscriber that acknowledges nothing, one message in flight to it, and more published than its queue takes."""
+    slow = broker.connect(version, listener=listener)
+    slow.subscribe(broker.name("t"), qos=1)
+    publisher = broker.connect(V5)
+    for i in range(QUEUE_MAX + 4):
+        publisher.publish(broker.name("t"), b"%d" % i, 1)
+    return slow
+
+
+def payloads_of(client, count):
+    got = []
+    for _ in range(count):
+        got.append(int(client.message(qos=1).payload))
+    client.ping()
+    return got
+
+
+@pytest.mark.parametrize("v", [V311, V5], ids=["v3", "v5"])
+def test_a_full_queue_keeps_the_oldest_or_the_newest(broker, v):
+    """The one in flight was sent before the queue was full: it is never what gives way."""
+    last = QUEUE_MAX + 3
+    slow = fill_queue(broker, "queue_newest", v)
+    assert payloads_of(slow, 1 + QUEUE_MAX) == list(range(1 + QUEUE_MAX))
+    slow = fill_queue(broker, "queue_oldest", v)
+    assert payloads_of(slow, 1 + QUEUE_MAX) == [0, *range(last - QUEUE_MAX + 1, last + 1)]
+
+
+@pytest.mark.parametrize("v", [V311, V5], ids=["v3", "v5"])
+def test_a_full_queue_ends_the_connection_where_that_is_the_policy(broker, v):
+    slow = fill_queue(broker, "queue_disconnect", v)
+    assert int(slow.expect(wire.PUBLISH).payload) == 0
+    slow.expect_end(0x97 if v == V5 else None)

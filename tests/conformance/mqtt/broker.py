@@ -18,11 +18,13 @@ USUAL = SETUPS[:2]
 SANITIZED = {"asan-uring-2": "SLUICE_ASAN", "asan-epoll-et-2": "SLUICE_ASAN", "tsan-uring-2": "SLUICE_TSAN",
              "tsan-epoll-et-2": "SLUICE_TSAN"}
 SLOWER = 4.0
-RECEIVE_MAX, ALIAS_MAX, PACKET_MAX, TOKEN = 8, 4, 1024, "s3cret"
+RECEIVE_MAX, ALIAS_MAX, PACKET_MAX, QUEUE_MAX, TOKEN = 8, 4, 1024, 5, "s3cret"
 
 LISTENERS = {
     "mqtt": {"receive_max": RECEIVE_MAX, "topic_alias_max": ALIAS_MAX, "max_packet": "256k"},
     "small": {"max_packet": PACKET_MAX},
+    **{f"queue_{policy}": {"queue_policy": policy, "inflight_max": 1, "max_queued_messages": QUEUE_MAX}
+       for policy in ("newest", "oldest", "disconnect")},
     "qos0": {"max_qos": 0},
     "bare": {"max_qos": 1, "retain_available": False, "wildcard_available": False, "shared_available": False,
              "subscription_ids_available": False},
