@@ -61,11 +61,30 @@
 #define LIMIT_RETAINED_PAGE_MESSAGES 64u   // retained messages sent to another worker at once
 #define LIMIT_RETAINED_PAGE_BYTES (64u << 10) // and their bytes; a single larger one goes alone
 
+// --- streams ---
+#define LIMIT_STREAMS_KEPT 256u            // streams of a worker's log, those no longer configured included
+#define LIMIT_STREAM_REFS LIMIT_STREAMS_MAX // streams that one message can belong to
+#define LIMIT_STREAM_MARKS 2048u           // places of a partition that are remembered, however long it is
+#define LIMIT_STREAM_CONSUMERS 1024u       // named consumers of a stream
+#define LIMIT_STREAM_RANGES 64u            // ranges of a consumer that wait to be read by another member
+#define LIMIT_STREAM_PAGE_BYTES (64u << 10) // messages read at once; a single larger one goes alone
+#define LIMIT_STREAM_PAGE_MESSAGES 256u
+#define LIMIT_STREAM_READS_TURN 512u       // records a worker looks at for readers in one turn
+#define LIMIT_STREAM_FEEDS_TURN 64u        // readers served in one turn
+#define LIMIT_STREAM_SUBSCRIPTIONS 16u     // $stream subscriptions of a client
+#define LIMIT_STREAM_ASKS 2048u            // readings under way for one worker's clients, one a partition
+#define LIMIT_STREAM_FETCH_MESSAGES 10000u // messages of one HTTP answer
+#define LIMIT_STREAM_WAIT_MS 300000u       // an HTTP request waits so long at most
+#define LIMIT_STREAM_FROM_BYTES 2048u      // of a `from`
+#define LIMIT_STREAM_CLOCK_STEP_MS 60000u  // a larger step of the clock makes retention by age rest
+#define LIMIT_STREAM_CLOCK_REST_MS 3600000u // so long
+
 // --- configuration ---
 #define LIMIT_CONFIG_BYTES (1u << 20)      // a longer file is refused
 #define LIMIT_NETWORKS_MAX 16          // `network NAME { ... }` blocks
 #define LIMIT_NET_IFACES 32            // interfaces of an appliance; more are left down, and it is said
 #define LIMIT_NET_ADDRESSES 16         // addresses remembered of one interface
+#define LIMIT_STREAMS_MAX 32              // `stream NAME { ... }` blocks
 #define LIMIT_CONFIG_DEPTH 8u              // blocks and lists inside each other
 
 // --- the durable log ---

@@ -84,3 +84,44 @@ u32 topic_split(const char *topic, u32 len, topic_level levels[LIMIT_TOPIC_LEVEL
     }
     return count;
 }
+
+typedef struct level_cursor {
+    const char *at, *end;
+    bool more;
+} level_cursor;
+
+static level_cursor levels_of(const char *text, u32 len) {
+    return (level_cursor){text, text + len, true};
+}
+
+// The next level; false behind the last one.
+static bool level_next(level_cursor *c, const char **level, u32 *len) {
+    if (!c->more) return false;
+    const char *slash = memchr(c->at, '/', (size_t)(c->end - c->at));
+    *level = c->at;
+    *len = (u32)((slash != NULL ? slash : c->end) - c->at);
+    c->more = slash != NULL;
+    if (slash != NULL) c->at = slash + 1;
+    return true;
+}
+
+static bool is_wildcard(const char *level, u32 len, char which) {
+    return len == 1 && level[0] == which;
+}
+
+bool topic_filters_overlap(const char *a, u32 a_len, const char *b, u32 b_len) {
+    bool a_wild = a[0] == '+' || a[0] == '#', b_wild = b[0] == '+' || b[0] == '#';
+    if ((a_wild && b[0] == '$') || (b_wild && a[0] == '$')) return false;
+    level_cursor ca = levels_of(a, a_len), cb = levels_of(b, b_len);
+    for (;;) {
+        const char *la, *lb;
+        u32 na, nb;
+        bool has_a = level_next(&ca, &la, &na), has_b = level_next(&cb, &lb, &nb);
+        // "a/#" matches "a" too.
+        if (has_a && is_wildcard(la, na, '#')) return true;
+        if (has_b && is_wildcard(lb, nb, '#')) return true;
+        if (!has_a || !has_b) return has_a == has_b;
+        if (is_wildcard(la, na, '+') || is_wildcard(lb, nb, '+')) continue;
+        if (na != nb || memcmp(la, lb, na) != 0) return false;
+    }
+}

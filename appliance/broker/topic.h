@@ -19,6 +19,10 @@ bool topic_name_is_valid(const char *topic, size_t len);
 // A topic filter: as a name, but '+' may stand for a whole level and '#' for the last one.
 bool topic_filter_is_valid(const char *filter, size_t len);
 
+// Whether some topic matches both filters (MQTT 5.0 section 4.7; a wildcard in the first level does not match a
+// topic that begins with '$'). A topic name is a filter that matches itself only. Both are valid and not empty.
+bool topic_filters_overlap(const char *a, u32 a_len, const char *b, u32 b_len);
+
 // One level: points into the topic, not terminated.
 typedef struct topic_level {
     const char *text;

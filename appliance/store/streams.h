@@ -12,9 +12,9 @@
 // Nothing else may be taken between the first and the last. A message can be read once its record is durable,
 // which the log's reader sees to; nobody has to tell the streams.
 //
-// Who keeps message records asks streams_need for those with refs: a record is dead when no stream needs it and
-// no session waits for it. When retention takes a record from its last stream, the function of
-// streams_on_release is called with it, once, from a timer; whoever keeps messages decides whether to store_drop it.
+// Who keeps message records asks streams_need for those with refs (store_keeper.is_live), and counts each of its
+// streams as one more who shares the record's bytes: behind the sessions and the exchange. When retention takes a
+// message from a stream, that share is given to store_drop here.
 //
 // Owner thread only, but for what is said to be otherwise.
 #ifndef SLUICE_STORE_STREAMS_H
@@ -51,8 +51,6 @@ bool streams_need(const streams *s, const message_stream *refs, u32 count);
 void streams_replay_message(streams *s, const message_stream *refs, u32 count, const stream_place *place);
 // Which of `workers` workers must have a record with these refs (store_keeper.owners): one bit each. Pure.
 u64 streams_owners(const message_stream *refs, u32 count, u32 workers);
-// released: retention has taken the record from its last stream.
-void streams_on_release(streams *s, void (*released)(worker *w, const store_record *r));
 
 // --- for readers: uplinks ---
 
