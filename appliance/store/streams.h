@@ -12,9 +12,9 @@
 // Nothing else may be taken between the first and the last. A message can be read once its record is durable,
 // which the log's reader sees to; nobody has to tell the streams.
 //
-// Who keeps message records asks streams_need for those with refs (store_keeper.is_live), and counts each of its
-// streams as one more who shares the record's bytes: behind the sessions and the exchange. When retention takes a
-// message from a stream, that share is given to store_drop here.
+// Who keeps message records asks streams_need for those with refs: a record is dead when no stream needs it and no
+// session waits for it. When retention takes a record from its last stream, the function of streams_on_release is
+// called with it, once, from a timer; whoever keeps messages decides whether to store_drop it.
 //
 // Owner thread only, but for what is said to be otherwise.
 #ifndef SLUICE_STORE_STREAMS_H
@@ -51,6 +51,8 @@ bool streams_need(const streams *s, const message_stream *refs, u32 count);
 void streams_replay_message(streams *s, const message_stream *refs, u32 count, const stream_place *place);
 // Which of `workers` workers must have a record with these refs (store_keeper.owners): one bit each. Pure.
 u64 streams_owners(const message_stream *refs, u32 count, u32 workers);
+// released: retention has taken the record from its last stream.
+void streams_on_release(streams *s, void (*released)(worker *w, const store_record *r));
 
 // --- for readers: uplinks ---
 
@@ -68,7 +70,9 @@ store_pos streams_position(const streams *s, u16 number, u64 offset);
 
 // Registers its keeper with the log (owner->store, which must not be started). NULL: no memory.
 streams *streams_create(worker *owner);
-void streams_destroy(streams *s); // NULL is harmless
+// Before store_stop: writes what is not written yet, and closes the readers. Other threads may still look at counters.
+void streams_stop(streams *s); // NULL is harmless, as below
+void streams_destroy(streams *s);
 // The log has been replayed, or a reload: streams of the configuration begin to take, others stop.
 void streams_configure(streams *s, const config *conf);
 // How many streams take messages; 0: streams_take need not be called.
