@@ -40,6 +40,10 @@
 #define LIMIT_ACCEPT_TURNS 64u             // accepts in a row before connections get a turn
 #define LIMIT_ACCEPT_BACKOFF_MS 50u        // pause after EMFILE, ENFILE, ENOBUFS or ENOMEM
 
+// --- WebSocket ---
+#define LIMIT_WS_REQUEST_BYTES 8192u       // the handshake's request; more is answered 431
+#define LIMIT_WS_HEADERS 64u               // header fields of it; more is answered 431
+
 // --- identity ---
 #define LIMIT_CLIENT_ID_BYTES 256u         // hello "id" of a framed device, UTF-8
 #define LIMIT_TOKEN_BYTES 1024u            // hello "token"
