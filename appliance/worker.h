@@ -65,6 +65,7 @@ typedef struct worker_metrics {
     counter mqtt_in_flight;
     counter mqtt_drops[MQTT_DROP_REASONS];
     counter mqtt_wills;
+    counter ws_upgrades, ws_refused; // WebSocket handshakes
     counter events_dropped;
     counter posts, post_overflows; // messages to other workers; those that found the ring full
     counter wakes_sent;

@@ -143,6 +143,19 @@ static void check_mode_settings(check *k) {
     }
 }
 
+// A proxy's word is taken from addresses that the operator names, never from anybody.
+static void check_proxy(check *k) {
+    const listener_config *l = current(k);
+    bool named = l->proxy_from[0] != '\0';
+    if (l->proxy_protocol && !named && l->bind.addr.ss_family != AF_UNIX) {
+        conf_errors_add(k->errors, line_of(k, "proxy_protocol"), where(k, "proxy_protocol"),
+                        "needs proxy_from: the addresses of the proxies");
+    } else if (!l->proxy_protocol && named) {
+        conf_errors_add(k->errors, line_of(k, "proxy_from"), where(k, "proxy_from"),
+                        "is of no use without proxy_protocol = yes");
+    }
+}
+
 static void check_memory(check *k) {
     const listener_config *l = current(k);
     u64 worker_share = k->c->memory_max / MAX(k->c->workers, 1u);
@@ -195,6 +208,7 @@ static void check_listener(check *k) {
     check_identity(k);
     check_output_budget(k);
     check_memory(k);
+    check_proxy(k);
     if (l->max_conns != 0 && k->c->max_conns != 0 && l->max_conns > k->c->max_conns) {
         conf_errors_add(k->errors, line_of(k, "max_conns"), where(k, "max_conns"),
                         "%u is above the process's max_conns, %u", l->max_conns, k->c->max_conns);

@@ -114,7 +114,7 @@ static void apply_key(parse *p, section_kind section, void *base, u32 *lines, co
         return;
     }
     *line = n->line;
-    if (s->type == SETTING_FILTERS && n->kind == NODE_LIST) {
+    if ((s->type == SETTING_FILTERS || s->type == SETTING_LIST) && n->kind == NODE_LIST) {
         apply_list(p, s, base, n, place);
     } else if (n->kind != NODE_VALUE) {
         const char *hint = s->type == SETTING_BIND && n->kind == NODE_LIST

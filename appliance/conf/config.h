@@ -17,6 +17,7 @@
 typedef enum listener_protocol { PROTOCOL_FRAME, PROTOCOL_HTTP, PROTOCOL_MQTT } listener_protocol;
 typedef enum frame_mode { FRAME_ECHO, FRAME_ACK, FRAME_PUBLISH } frame_mode;
 typedef enum steer_mode { STEER_HASH, STEER_CPU } steer_mode;
+typedef enum sandbox_mode { SANDBOX_ON, SANDBOX_OFF, SANDBOX_DEBUG } sandbox_mode;
 // Which member of a shared subscription gets a message.
 typedef enum shared_strategy {
     SHARED_ROUND_ROBIN,
@@ -28,6 +29,7 @@ typedef enum queue_policy { QUEUE_NEWEST, QUEUE_OLDEST, QUEUE_DISCONNECT } queue
 // Who says that a system on trial is good.
 typedef enum update_confirm { UPDATE_CONFIRM_AUTO, UPDATE_CONFIRM_OPERATOR } update_confirm;
 #define CONFIG_FILTERS_BYTES 1024u // a list of topic filters, each ended by a newline
+#define CONFIG_LIST_BYTES 1024u    // a list of other texts, the same way
 
 typedef struct bind_address {
     struct sockaddr_storage addr; // AF_INET, AF_INET6 or AF_UNIX ("unix:/path")
@@ -60,6 +62,8 @@ typedef struct listener_config {
     char down_topic[256];     // default "devices/%i/down"; a filter, wildcards allowed
     char token[256];          // "" = none asked for; else hello's token must equal it
     bool anonymous;           // default: true on local binds without token; in publish: no token
+    bool proxy_protocol;      // each connection begins with a PROXY header; default no
+    char proxy_from[CONFIG_LIST_BYTES]; // address ranges of the proxies, each ended by a newline
     // protocol = mqtt
     u32 max_packet;           // bytes of a whole packet, default 1m
     u32 receive_max;          // QoS 2 messages a client may have open, default 64
@@ -118,6 +122,8 @@ typedef struct config {
     bool events;              // $events topics; default off
     char data_dir[256];
     char ctl_socket[108];     // unix socket of sluice ctl; default data_dir/ctl.sock
+    char user[64];            // "" = stay who it is; a name, UID or UID:GID
+    sandbox_mode sandbox;     // default on
     bool admin_enabled;
     bind_address admin_bind;  // default 127.0.0.1:9600
     struct {

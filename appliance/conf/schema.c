@@ -56,6 +56,8 @@ static const setting_word shared_words[] = {
     {"least_in_flight", SHARED_LEAST_IN_FLIGHT},
     {NULL, 0},
 };
+static const setting_word sandbox_words[] = {
+    {"on", SANDBOX_ON}, {"off", SANDBOX_OFF}, {"debug", SANDBOX_DEBUG}, {NULL, 0}};
 static const setting_word steer_words[] = {{"hash", STEER_HASH}, {"cpu", STEER_CPU}, {NULL, 0}};
 
 static const setting_word confirm_words[] = {
@@ -117,6 +119,15 @@ const setting schema_settings[] = {
      .def_note = "`DATA_DIR/ctl.sock`",
      .text = "The unix socket that `sluice ctl` connects to. Set it when the path under `data_dir` "
              "is longer than the 107 bytes a socket's path may have."},
+    {TOP(user), TEXT_OF(config, user), .key = "user", .def = "",
+     .text = "Started as root, the gateway becomes this user before it serves anybody: a name, a UID, or "
+             "UID:GID. Files that it makes belong to that user from the beginning. Empty: it stays who it is. "
+             "Takes effect at start."},
+    {TOP(sandbox), .type = SETTING_WORD, .key = "sandbox", .words = sandbox_words, .def = "on",
+     .text = "What the process gives up before it serves anybody: capabilities, all files but its own "
+             "(Landlock), all system calls but the ones it makes (seccomp). What the kernel does not offer is "
+             "named in the log and left out. `debug` refuses the same and logs each refused system call by "
+             "name. docs/sandbox.md has the list. Takes effect at start."},
     {TOP(max_conns), .type = SETTING_COUNT, .key = "max_conns", .max = 1u << 24, .zero = "auto",
      .def = "auto",
      .text =
@@ -313,6 +324,13 @@ const setting schema_settings[] = {
      .def_note = "`yes` on loopback and unix binds without `token`, else `no`",
      .text = "`publish` and `mqtt`: clients are let in without a token. A listener that others can "
              "reach must have either `token` or `anonymous = yes`."},
+    {LISTENER(proxy_protocol), .type = SETTING_BOOL, .key = "proxy_protocol", .def = "no",
+     .text = "Each connection begins with a PROXY header, version 1 or 2, which names the client's address: "
+             "a load balancer stands before this listener. Only addresses in `proxy_from` may connect."},
+    {LISTENER(proxy_from), CAPACITY_OF(listener_config, proxy_from), .type = SETTING_LIST, .key = "proxy_from",
+     .check = text_check_range, .def = "",
+     .text = "The addresses that PROXY headers are believed from, `[\"192.0.2.0/24\", \"2001:db8::1\"]`. Others "
+             "are refused (`proxy_source`). Needed with `proxy_protocol`, except on a unix socket."},
     {MQTT_ROW(max_packet), .type = SETTING_BYTES32, .key = "max_packet", .min = 256,
      .max = LIMIT_PACKET_BYTES_MAX, .def = "1m",
      .text = "`mqtt`: the largest packet, header included. A longer one ends the connection before "

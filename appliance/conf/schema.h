@@ -31,6 +31,7 @@ typedef enum setting_type {
     SETTING_TEXT,    // char[capacity]
     SETTING_BIND,    // bind_address
     SETTING_FILTERS, // list of topic filters: char[capacity], each ended by a newline
+    SETTING_LIST,    // list of other texts, the same way; each is given to check
 } setting_type;
 
 enum {
@@ -57,7 +58,7 @@ typedef struct setting {
     const char *zero;          // the word for 0: "auto", "never", "off", "unlimited"; NULL = none
     const setting_word *words; // ends with a NULL name
     u32 flags;
-    // Text beyond its length: NULL when it is acceptable, else what is wrong with it.
+    // Text, or element of a list, beyond its length: NULL when it is acceptable, else what is wrong with it.
     const char *(*check)(const char *text);
     const char *def; // as in a file; NULL = decided after parsing (def_note says how) or required
     const char *def_note;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "conf/bind.h"
+#include "conf/cidr.h"
 
 const char *text_check_path(const char *text) {
     return text[0] == '\0' ? "a path is expected" : NULL;
@@ -76,4 +77,32 @@ const char *text_check_down_topic(const char *text) {
         if (*p == '#' && p[1] != '\0') return "# must be the last level";
     }
     return check_topic(text);
+}
+
+const char *text_check_ws_path(const char *text) {
+    static const char form[] = "a path is expected: / and then visible ASCII without ? and #";
+    if (text[0] != '/') return form;
+    for (const char *p = text; *p != '\0'; p++) {
+        if (*p <= ' ' || *p > '~' || *p == '?' || *p == '#') return form;
+    }
+    return NULL;
+}
+
+const char *text_check_origin(const char *text) {
+    static const char form[] = "an origin is expected, https://HOST or https://HOST:PORT, without a path; or *";
+    if (strcmp(text, "*") == 0 || strcmp(text, "null") == 0) return NULL;
+    const char *host = strstr(text, "://");
+    if (host == NULL || host == text || host[3] == '\0') return form;
+    for (const char *p = text; *p != '\0'; p++) {
+        bool inside = p > host && p < host + 3;
+        if (*p <= ' ' || *p > '~' || strchr("?#@", *p) != NULL || (*p == '/' && !inside)) return form;
+    }
+    return NULL;
+}
+
+const char *text_check_range(const char *text) {
+    cidr range;
+    return cidr_parse(text, strlen(text), &range)
+               ? NULL
+               : "an IP address is expected, or ADDRESS/BITS with nothing set behind its bits";
 }

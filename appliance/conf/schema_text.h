@@ -12,5 +12,8 @@ const char *text_check_reach(const char *text);
 const char *text_check_keys(const char *text);
 const char *text_check_up_topic(const char *text);
 const char *text_check_down_topic(const char *text);
+const char *text_check_ws_path(const char *text);
+const char *text_check_origin(const char *text); // RFC 6454 section 6.2, or "*"
+const char *text_check_range(const char *text);  // conf/cidr.h
 
 #endif

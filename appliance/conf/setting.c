@@ -186,9 +186,11 @@ static int copy_value(char *out, const char *text, size_t len, char *problem,
 int setting_append(const setting *s, void *base, const char *text, size_t len, char *problem,
                    size_t problem_bytes) {
     char value[VALUE_BYTES_MAX], *field = (char *)base + s->offset;
-    ASSERT(s->type == SETTING_FILTERS);
+    ASSERT(s->type == SETTING_FILTERS || s->type == SETTING_LIST);
     if (copy_value(value, text, len, problem, problem_bytes) != 0) return -EINVAL;
-    if (!topic_filter_is_valid(value, len)) {
+    const char *wrong = s->type == SETTING_LIST && s->check != NULL ? s->check(value) : NULL;
+    if (wrong != NULL) return refuse(problem, problem_bytes, "'%.*s': %s", SHOWN_BYTES, value, wrong);
+    if (s->type == SETTING_FILTERS && !topic_filter_is_valid(value, len)) {
         return refuse(problem, problem_bytes, "'%.*s' is not a topic filter", SHOWN_BYTES, value);
     }
     size_t used = strlen(field);
@@ -215,6 +217,7 @@ int setting_apply(const setting *s, void *base, const char *text, size_t len, ch
     case SETTING_TEXT: return apply_text(s, (char *)field, value, problem, problem_bytes);
     case SETTING_BIND: return apply_bind(field, value, problem, problem_bytes);
     case SETTING_FILTERS:
+    case SETTING_LIST:
         memset(field, 0, s->capacity);
         return len == 0 ? 0 : setting_append(s, base, text, len, problem, problem_bytes);
     default: return apply_number(s, field, value, problem, problem_bytes);
@@ -286,7 +289,8 @@ const char *setting_print(const setting *s, const void *base, char out[SETTING_T
     case SETTING_WORD:
     case SETTING_ENGINE: return print_word(s, base);
     case SETTING_TEXT: return print_quoted((const char *)field, out);
-    case SETTING_FILTERS: return print_filters((const char *)field, out);
+    case SETTING_FILTERS:
+    case SETTING_LIST: return print_filters((const char *)field, out);
     case SETTING_BIND: return print_quoted(((const bind_address *)(const void *)field)->text, out);
     default: break;
     }
@@ -320,6 +324,7 @@ const char *setting_describe(const setting *s, char out[SETTING_TEXT_BYTES]) {
         snprintf(out, SETTING_TEXT_BYTES, "a text of at most %zu bytes", s->capacity - 1);
         return out;
     case SETTING_FILTERS: return "a list of topic filters, [\"a/#\", \"b/+/c\"]";
+    case SETTING_LIST: return "a list of quoted texts, [\"a\", \"b\"]";
     default: break;
     }
     snprintf(out, SETTING_TEXT_BYTES, "%s%s%s%s, %s to %s", zero, comma, kind_of_number(s->type),

@@ -12,7 +12,7 @@
 // Sets the field. Returns 0, or -EINVAL with what is wrong in problem; the field is then unchanged.
 int setting_apply(const setting *s, void *base, const char *text, size_t len, char *problem,
                   size_t problem_bytes);
-// Adds one element to a SETTING_FILTERS field, as setting_apply.
+// Adds one element to a SETTING_FILTERS or SETTING_LIST field, as setting_apply.
 int setting_append(const setting *s, void *base, const char *text, size_t len, char *problem,
                    size_t problem_bytes);
 // The value in the syntax of the file, quotes included where needed. Returns out.

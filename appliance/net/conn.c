@@ -79,7 +79,7 @@ static u64 earliest_deadline(const conn *c, close_reason *reason) {
             *reason = CLOSE_FRAME_TIMEOUT;
         }
     }
-    if (c->proto->owner_by_id && c->proto_state == NULL) {
+    if ((c->proto->owner_by_id && c->proto_state == NULL) || (c->flags & CONN_PROXY_HEADER)) {
         u64 at = deadline_after(c->opened_ns, conf->hello_timeout_ms);
         if (at < due) {
             due = at;
@@ -168,21 +168,31 @@ static close_reason admission(const listener *l, const struct sockaddr_storage *
     const worker *w = l->owner;
     if (!w->is_ops && __atomic_load_n(&w->gw->conns, __ATOMIC_RELAXED) > w->conns_max) return CLOSE_CONN_LIMIT;
     if (w->conn_free_count == 0) return CLOSE_CONN_LIMIT;
-    if (conf->max_conns_per_address == 0 || peer == NULL) return CLOSE_NONE;
+    if ((conf->max_conns_per_address == 0 && !conf->proxy_protocol) || peer == NULL) return CLOSE_NONE;
     conn who = {0};
     peer_set(&who, peer);
+    if (conf->proxy_protocol) return proxy_admit(conf, &who); // the client's address is counted when it is known
     if (who.peer_family != AF_INET && who.peer_family != AF_INET6) return CLOSE_NONE;
     int result = address_limit_take(who.peer_addr, conf->max_conns_per_address);
     *counted = result == 0;
     return result == ADDRESS_REFUSED ? CLOSE_ADDRESS_LIMIT : CLOSE_NONE;
 }
 
-static void log_open(const conn *c) {
+int conn_address_take(conn *c) {
+    u32 max = c->origin->conf.max_conns_per_address;
+    if (max == 0 || (c->peer_family != AF_INET && c->peer_family != AF_INET6)) return 0;
+    int result = address_limit_take(c->peer_addr, max);
+    if (result == 0) c->flags |= CONN_ADDRESS_COUNTED;
+    return result == ADDRESS_REFUSED ? CLOSE_ADDRESS_LIMIT : 0;
+}
+
+void conn_log_open(const conn *c, const char *through) {
     log_level level = c->owner->conf->log.connections ? LOG_INFO : LOG_DEBUG;
     if (!log_enabled(level)) return;
     char text[CONN_PEER_TEXT];
-    log_write(level, "conn %llx: %s connected to listener %s", (unsigned long long)c->id,
-              conn_peer_text(c, text), c->origin->conf.name);
+    log_write(level, "conn %llx: %s connected to listener %s%s%s", (unsigned long long)c->id,
+              conn_peer_text(c, text), c->origin->conf.name, through != NULL ? " through " : "",
+              through != NULL ? through : "");
 }
 
 conn *conn_open(worker *w, listener *l, int fd, const struct sockaddr_storage *peer) {
@@ -202,7 +212,8 @@ conn *conn_open(worker *w, listener *l, int fd, const struct sockaddr_storage *p
     peer_set(c, peer);
     if (counted) c->flags |= CONN_ADDRESS_COUNTED;
     counter_add(&w->metrics.conns_opened, 1);
-    log_open(c);
+    if (l->conf.proxy_protocol) c->flags |= CONN_PROXY_HEADER;
+    else conn_log_open(c, NULL);
     if (conn_start(c, false) == 0) conn_read_on(c);
     return c;
 }

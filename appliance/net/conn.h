@@ -73,6 +73,7 @@ enum { // conn.flags
     CONN_ADDRESS_COUNTED = 1u << 11, // holds a place in the table of addresses
     CONN_DEAD = 1u << 12,        // closed; freed when the lists it is in have been walked
     CONN_GOODBYE = 1u << 13,     // the peer has taken its leave and is about to close
+    CONN_PROXY_HEADER = 1u << 14, // the PROXY header that names its peer has not come whole
 };
 
 struct conn {

@@ -37,6 +37,8 @@ conn *conn_make(worker *w, listener *l, int fd); // table slot, engine handle, d
 void conn_read_on(conn *c);                      // arms receiving if it should be armed
 int conn_start(conn *c, bool moved);             // proto->open and the timer; 0 or the close reason
 void conn_reading_resumed(conn *c);              // a stop of ours ended: the peer's clocks start anew
+int conn_address_take(conn *c);                  // counts it against its address; 0 or CLOSE_ADDRESS_LIMIT
+void conn_log_open(const conn *c, const char *through); // through: the proxy's address, or NULL
 void conn_forget(conn *c);                       // gives back table slot and buffers, marks it dead
 
 // inflow.c
@@ -61,6 +63,10 @@ bool outqueue_push_front(conn *c, const u8 *data, u32 len);
 u32 outqueue_gather(conn *c, struct iovec *single, const struct iovec **list, u32 *bytes);
 void outqueue_consume(conn *c, u32 bytes);       // so many have been sent
 void outqueue_free(conn *c);
+
+// proxy.c
+close_reason proxy_admit(const listener_config *conf, const conn *who); // CLOSE_NONE, or why it may not speak
+int proxy_take(conn *c, const u8 *data, u32 len, u32 *used); // bytes of the header; 0 or the close reason
 
 // move.c
 void move_when_quiet(conn *c);                   // leaves if nothing is outstanding

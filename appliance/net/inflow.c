@@ -243,6 +243,16 @@ void inflow_on_recv(io_handle *h, int result, u8 *data) {
     counter_add(&w->metrics.bytes_in, len);
     if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH | CONN_GOODBYE)) return;
     c->received_ns = w->now_ns;
+    if (UNLIKELY(c->flags & CONN_PROXY_HEADER)) {
+        u32 taken;
+        int reason = proxy_take(c, data, len, &taken);
+        if (reason != 0) {
+            conn_close(c, (close_reason)reason);
+            return;
+        }
+        data += taken;
+        len -= taken;
+    }
     u32 used = 0;
     bool kept_before = c->stash_start != c->stash_used;
     if (!kept_before && !conn_reading_stopped(c)) {

@@ -29,6 +29,11 @@ static const char *const reason_names[CLOSE_REASONS] = {
     [CLOSE_QUOTA] = "quota_exceeded",
     [CLOSE_QUEUE_FULL] = "queue_full",
     [CLOSE_NOT_SUPPORTED] = "not_supported",
+    [CLOSE_WS_HANDSHAKE] = "websocket_handshake",
+    [CLOSE_WS_ORIGIN] = "websocket_origin",
+    [CLOSE_WS_PROTOCOL] = "websocket_protocol",
+    [CLOSE_PROXY_SOURCE] = "proxy_source",
+    [CLOSE_PROXY_HEADER] = "proxy_header",
     [CLOSE_HTTP_DONE] = "http_done",
 };
 

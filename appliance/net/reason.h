@@ -31,6 +31,11 @@ typedef enum close_reason {
     CLOSE_QUOTA,            // a limit on sessions, packets in flight or the like
     CLOSE_QUEUE_FULL,       // messages wait beyond its queue's budget, and the policy is disconnect
     CLOSE_NOT_SUPPORTED,    // asked for what the listener does not offer
+    CLOSE_WS_HANDSHAKE,     // the request was no upgrade to a WebSocket that this listener takes
+    CLOSE_WS_ORIGIN,        // a page of an origin that is not allowed
+    CLOSE_WS_PROTOCOL,      // a frame that RFC 6455 or the listener's bound does not allow
+    CLOSE_PROXY_SOURCE,     // a connection from outside of proxy_from
+    CLOSE_PROXY_HEADER,     // no PROXY header, or a malformed one
     CLOSE_HTTP_DONE,        // admin connection finished (Connection: close)
     CLOSE_REASONS
 } close_reason;

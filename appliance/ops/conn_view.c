@@ -34,9 +34,10 @@ static const char *const slow_names[CONN_SLOW_REASONS] = {
 static const char *const flag_names[] = {
     "paused_out", "blocked",     "dirty",     "closing",        "close_after_flush", "recv_eof", "moving",
     "single_shot", "in_dispatch", "send_lent", "listed_blocked", "address_counted",   "dead",
+    "goodbye",    "proxy_header",
 };
 _Static_assert(CONN_DEAD == 1u << 12 && CONN_SEND_LENT == 1u << 9 && CONN_CLOSING == 1u << 3 &&
-                   CONN_MOVING == 1u << 6,
+                   CONN_MOVING == 1u << 6 && CONN_PROXY_HEADER == 1u << 14,
                "flag_names follows the bits of conn.flags");
 
 static const char *const armed_names[] = {"accept", "recv", "send", "connect", "starved"};

@@ -336,6 +336,8 @@ const metric_family metric_families[] = {
     EMIT("sluice_mqtt_dropped_total", METRIC_COUNTER, SCOPE_DEVICE, emit_mqtt_drops,
          "Messages that an MQTT client did not get, or that were not taken from one (denied), by reason."),
     DEVICE("sluice_mqtt_wills_total", METRIC_COUNTER, mqtt_wills, "Wills published."),
+    DEVICE("sluice_websocket_upgrades_total", METRIC_COUNTER, ws_upgrades, "WebSocket handshakes that were accepted."),
+    DEVICE("sluice_websocket_refused_total", METRIC_COUNTER, ws_refused, "WebSocket handshakes that were refused."),
     DEVICE("sluice_events_dropped_total", METRIC_COUNTER, events_dropped,
            "$events messages dropped because of congestion."),
 

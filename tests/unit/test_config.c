@@ -115,7 +115,7 @@ static const char full[] =
     "workers = 2; engine = epoll-lt; pin = no; data_dir = \"/d\"; ctl_socket = \"/c.sock\"; "
     "max_conns = 5000;\n"
     "memory_max = 512m; drain_timeout = 3s; recv_bufs = 1024; min_wait = 50us; sqpoll = yes;\n"
-    "max_sessions = 10; sys_interval = off; events = yes;\n"
+    "max_sessions = 10; sys_interval = off; events = yes; user = \"991:991\"; sandbox = debug;\n"
     "shared_strategy = sticky; retained_messages_max = 5; retained_bytes_max = 1m;\n"
     "admin { enabled = no; bind = \"[::1]:9700\" }\n"
     "log { level = debug; ring = 1m; stderr = no; file = \"/l\"; file_max = 1g; file_keep = 9;\n"
@@ -128,7 +128,8 @@ static const char full[] =
     "max_conns_per_address = 3;\n"
     "  accept_rate = 50; out_max = 8k; out_high = 2k; up_topic = \"u/%i\"; down_topic = "
     "\"d/%i/#\"; anonymous = yes }\n"
-    "listener two { protocol = frame; bind = \"unix:/s\"; mode = echo }\n"
+    "listener two { protocol = frame; bind = \"unix:/s\"; mode = echo; proxy_protocol = yes;\n"
+    "  proxy_from = [\"10.0.0.0/8\", \"2001:db8::1\"] }\n"
     "listener three { protocol = mqtt; bind = \"unix:/m\"; max_packet = 4k; receive_max = 1; "
     "inflight_max = 2;\n"
     "  topic_alias_max = none; server_keepalive = 30s; max_keepalive = 1m; session_expiry_max = 1h; "
@@ -183,6 +184,10 @@ static void test_every_setting(void **state) {
     assert_string_equal(l->up_topic, "u/%i");
     assert_string_equal(l->down_topic, "d/%i/#");
     assert_int_equal(parsed->listeners[1].mode, FRAME_ECHO);
+    assert_true(parsed->listeners[1].proxy_protocol);
+    assert_string_equal(parsed->listeners[1].proxy_from, "10.0.0.0/8\n2001:db8::1\n");
+    assert_string_equal(parsed->user, "991:991");
+    assert_int_equal(parsed->sandbox, SANDBOX_DEBUG);
     assert_int_equal(parsed->max_sessions, 10);
     assert_int_equal(parsed->sys_interval_s, 0);
     assert_true(parsed->events);

@@ -123,10 +123,12 @@ static void test_states_and_slowness(void **state) {
     // Every flag has a name, and only those that are set are told.
     u32 bit = 0, names = 0;
     while (conn_flag_next(0xffff, &bit) != NULL) names++;
-    assert_int_equal(names, 13);
+    assert_int_equal(names, 15);
     bit = 0;
     assert_string_equal(conn_flag_next(CONN_DEAD, &bit), "dead");
     assert_null(conn_flag_next(CONN_DEAD, &bit));
+    bit = 0;
+    assert_string_equal(conn_flag_next(CONN_PROXY_HEADER, &bit), "proxy_header");
     fake_devices_free();
 }
 
