@@ -22,6 +22,7 @@
 #include "io/probe.h"
 #include "net/listener.h"
 #include "reload.h"
+#include "sandbox/sandbox.h"
 #include "version.h"
 
 enum { EXIT_START_FAILED = 1, EXIT_USAGE = 2 };
@@ -221,6 +222,7 @@ static int control_loop(gateway *gw, const run_options *options, int signal_fd) 
     while (!devices_have_ended(gw)) {
         listeners_ready(gw);
         gateway_beat(gw);
+        sandbox_watch();
         struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = gw->control_fd, .events = POLLIN}};
         poll(fds, ARRAY_LEN(fds), gw->start_job != NULL ? 5 : 500);
         u64 ignored;
@@ -322,7 +324,9 @@ static int run(gateway *gw, const run_options *options, int signal_fd) {
     if (workers_make(gw, &budget) == 0) {
         crash_prepare(gw);
         bool opened = listeners_open(gw) == 0;
-        if (opened && workers_start(gw) == 0) {
+        bool closed = opened && sandbox_close(gw->conf, why, sizeof(why)) == 0;
+        if (opened && !closed) log_error("%s", why);
+        if (closed && workers_start(gw) == 0) {
             status = control_loop(gw, options, signal_fd);
             if (status < 0) leave_at_once(gw);
             ops_stop(gw);
@@ -354,12 +358,17 @@ int gateway_main(int argc, char **argv) {
         return EXIT_START_FAILED;
     }
     if (data_dir_open(conf) < 0) return EXIT_START_FAILED;
+    char why[512];
+    if (sandbox_begin(conf, why, sizeof(why)) < 0) {
+        fprintf(stderr, "sluice: %s\n", why);
+        return EXIT_START_FAILED;
+    }
     // The probe forks: before there are threads.
     const char *step = "";
     log_config log_settings = gateway_log_config(conf);
+    log_settings.thread_begin = sandbox_thread_begin;
     int result = log_start(&log_settings, &step);
     if (result < 0) {
-        char why[512];
         gateway_log_failure(conf, step, result, why, sizeof(why));
         fprintf(stderr, "sluice: %s\n", why);
         return EXIT_START_FAILED;

@@ -47,6 +47,8 @@ static void log_restart_needed(const config *was, const config *now) {
         {"max_conns", was->max_conns != now->max_conns},
         {"memory_max", was->memory_max != now->memory_max},
         {"data_dir", strcmp(was->data_dir, now->data_dir) != 0},
+        {"user", strcmp(was->user, now->user) != 0},
+        {"sandbox", was->sandbox != now->sandbox},
         {"log.ring", was->log.ring_bytes != now->log.ring_bytes},
     };
     for (u32 i = 0; i < ARRAY_LEN(rows); i++) {

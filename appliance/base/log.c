@@ -61,6 +61,7 @@ static struct {
 // The writer thread's own.
 typedef struct writer {
     log_sinks *sinks;
+    void (*thread_begin)(void);
     log_line line;
     u64 dropped_told, dropped_told_ns;
     u64 stop_position;   // ring position at the time of the stop
@@ -304,6 +305,7 @@ static void writer_finish(writer *w) {
 static void *writer_main(void *argument) {
     writer *w = argument;
     bool writable[ARRAY_LEN(w->sinks->list)] = {false};
+    if (w->thread_begin != NULL) w->thread_begin();
     for (;;) {
         u32 taken;
         writer_take_reload(w);
@@ -369,6 +371,7 @@ int log_start(const log_config *config, const char **step) {
     if (rc == 0) rc = shared_prepare(config, step);
     if (rc != 0) goto fail;
     w->dropped_told = the_log.dropped;
+    w->thread_begin = config->thread_begin;
     the_log.done = false;
     __atomic_store_n(&the_log.stop_deadline_ns, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&the_log.level, (u32)config->level, __ATOMIC_RELAXED);

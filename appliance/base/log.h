@@ -22,6 +22,7 @@ typedef struct log_config {
     u32 file_keep;           // rotated files kept: file.1 ... file.N
     const char *syslog;      // NULL, "unix:/dev/log", "udp:host-address:port"; IP addresses only
     const char *hostname;    // for RFC 5424; NULL = gethostname
+    void (*thread_begin)(void); // first thing of the writer thread; NULL = none
 } log_config;
 
 // Starts the writer thread. Returns 0 or -errno with the failing step in *step. Strings are copied.

@@ -184,7 +184,8 @@ int listener_sockets_open(const listener_config *conf, u32 count, const int *wor
     if (result == 0) return 0;
     while (opened > 0) close(fds[--opened]);
     const char *hint = result == -EADDRINUSE      ? ": another process listens there"
-                       : result == -EACCES        ? ": ports below 1024 need CAP_NET_BIND_SERVICE"
+                       : result == -EACCES        ? ": ports below 1024 need CAP_NET_BIND_SERVICE, which is "
+                                                    "given up once the gateway runs"
                        : result == -EADDRNOTAVAIL ? ": this machine has no such address"
                                                   : "";
     snprintf(why, why_bytes, "listener %s: %s: %s: %s%s", conf->name, conf->bind.text, step,

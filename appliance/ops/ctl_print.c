@@ -125,6 +125,10 @@ void ctl_print_status(yyjson_val *root) {
              (unsigned long long)num(process, "fds_open"), (unsigned long long)num(process, "fds_max"),
              ctl_duration(real(process, "cpu_user_seconds"), a), ctl_duration(real(process, "cpu_system_seconds"), b));
     print_line("process", line);
+    yyjson_val *sandbox = yyjson_obj_get(root, "sandbox");
+    snprintf(line, sizeof(line), "%s: user %s; capabilities: %s; landlock: %s; seccomp: %s", str(sandbox, "mode"),
+             str(sandbox, "user"), str(sandbox, "capabilities"), str(sandbox, "landlock"), str(sandbox, "seccomp"));
+    print_line("sandbox", line);
     snprintf(line, sizeof(line), "%llu lines, %llu dropped, %llu sink errors", (unsigned long long)num(log, "lines"),
              (unsigned long long)num(log, "dropped"), (unsigned long long)num(log, "sink_errors"));
     print_line("log", line);

@@ -11,6 +11,7 @@
 #include "ops/json.h"
 #include "ops/process.h"
 #include "ops/routes.h"
+#include "sandbox/sandbox.h"
 #include "version.h"
 
 static void put_slab(json *j, yyjson_mut_val *list, const slab *slab_ptr) {
@@ -88,6 +89,16 @@ static void put_process(json *j) {
     json_u64(j, o, "fds_max", u.fds_max);
 }
 
+static void put_sandbox(json *j) {
+    const sandbox_state *s = sandbox_state_get();
+    yyjson_mut_val *o = json_obj(j, j->root, "sandbox");
+    json_str(j, o, "mode", s->mode);
+    json_str(j, o, "user", s->user);
+    json_str(j, o, "capabilities", s->capabilities);
+    json_str(j, o, "landlock", s->landlock);
+    json_str(j, o, "seccomp", s->seccomp);
+}
+
 static void put_log(json *j) {
     log_stats l = log_stats_get();
     yyjson_mut_val *o = json_obj(j, j->root, "log");
@@ -135,6 +146,7 @@ void status_handle(http_exchange *x, const char *rest) {
     free(scratch);
     put_listeners(&j, gw, conf);
     put_process(&j);
+    put_sandbox(&j);
     put_log(&j);
     json_answer(&j, x, 200);
 }
