@@ -3,12 +3,14 @@
 // restart is a fold over its records from the last complete checkpoint. One group commit covers all that was
 // appended meanwhile, and an acknowledgement leaves when the commit that covers its record is on disk.
 //
-// The path: store_append -> buffer -> store_turn hands it to the disk lane (lane.h: pwrite + fdatasync on the log
-// writer's thread) -> store_turn takes the completion -> waiters. Nothing here blocks the owner, except store_start.
+// The path: store_append -> buffer -> store_turn hands it to the disk lane (lane.h: pwrite + fdatasync on the
+// log writer's thread) -> store_turn takes the completion -> waiters. Nothing here blocks the owner, except
+// store_start.
 //
-// All functions: the owner's thread only, unless said otherwise. Callbacks run from store_turn (of waiters, fetches,
-// readers, checkpoints and reclaim) or from store_start (replay), never inside the call that asked for them.
-// A worker without durability (SLUICE_DATA_VOLATILE=1, `durable = no`) has no store: worker.store is NULL.
+// All functions: the owner's thread only, unless said otherwise. Callbacks run from store_turn (of waiters,
+// fetches, readers, checkpoints and reclaim) or from store_start (replay), never inside the call that asked for
+// them. A worker without durability (SLUICE_DATA_VOLATILE=1, `durable = no`) has no store: worker.store is
+// NULL.
 //
 // The format on disk is described in docs/log.md.
 #ifndef SLUICE_STORE_LOG_H
@@ -57,10 +59,10 @@ typedef struct store_keeper {
     // May call store_drop, store_append is not allowed yet.
     void (*replay)(void *context, const store_record *r);
     void (*replayed)(void *context); // all of it has been seen, by every keeper; appending is allowed
-    // Checkpoint: append the full present state as records of its kind, without STORE_KEEP (each replaces all that was
-    // known of the thing it names: the checkpoint is fuzzy, ordinary records come between its slices). begin = first
-    // slice. Appends at most about `budget` bytes a call; -EAGAIN of store_append ends the slice. Returns true when
-    // finished.
+    // Checkpoint: append the full present state as records of its kind, without STORE_KEEP (each replaces all
+    // that was known of the thing it names: the checkpoint is fuzzy, ordinary records come between its slices).
+    // begin = first slice. Appends at most about `budget` bytes a call; -EAGAIN of store_append ends the slice.
+    // Returns true when finished.
     bool (*checkpoint)(void *context, bool begin, u32 budget);
     // Reclaim reads a segment again: is this record (appended with STORE_KEEP) still needed?
     bool (*is_live)(void *context, const store_record *r);
@@ -124,10 +126,12 @@ typedef struct store_metrics {
 
 // Makes a store; nothing is read yet. Main thread. 0 or -errno with the step that failed in *step.
 int store_create(const store_config *config, store **out, const char **step);
+// STORE_KINDS of them, as registered; for data_dir_convert.
+const store_keeper *store_keepers(const store *s);
 void store_register(store *s, store_kind kind, const store_keeper *keeper);
-// Recovers: reads the last complete checkpoint and what follows, calls the keepers. Blocks. Always succeeds but for want
-// of memory or threads (-ENOMEM, -EAGAIN): damage is set aside, counted and logged; a disk that can not be written leaves
-// the state FAILED.
+// Recovers: reads the last complete checkpoint and what follows, calls the keepers. Blocks. Always succeeds but
+// for want of memory or threads (-ENOMEM, -EAGAIN): damage is set aside, counted and logged; a disk that can
+// not be written leaves the state FAILED.
 int store_start(store *s);
 // Once a turn of the owner's loop: completions, waiters, the next commit, a slice of checkpoint or reclaim.
 void store_turn(store *s, u64 now_mono_ns);
@@ -136,12 +140,14 @@ u64 store_next_ns(const store *s);
 // Everything appended so far is put on disk with a final commit: blocks, at most timeout_ms. Waiters run.
 // 0, -EIO or -ETIMEDOUT.
 int store_flush(store *s, u32 timeout_ms);
-// A clean stop marks the log's end, so that the next start finds nothing torn. Waiters, fetches and readers must be gone.
+// A clean stop marks the log's end, so that the next start finds nothing torn. Waiters, fetches and readers
+// must be gone.
 void store_stop(store *s);
 void store_destroy(store *s);
 
-// Appends (copied). 0 and *pos; -EAGAIN: buffers are full, apply back-pressure (store_when_room); -ENOSPC: disk or budget is
-// full: refuse the message by name; -EIO: the log has failed; -EMSGSIZE: more than STORE_RECORD_BYTES_MAX.
+// Appends (copied). 0 and *pos; -EAGAIN: buffers are full, apply back-pressure (store_when_room); -ENOSPC: disk
+// or budget is full: refuse the message by name; -EIO: the log has failed; -EMSGSIZE: more than
+// STORE_RECORD_BYTES_MAX.
 int store_append(store *s, store_kind kind, u32 flags, const struct iovec *parts, u32 count, store_pos *pos);
 // Accounting: a kept record of so many payload bytes is needed no more. pos: its origin.
 void store_drop(store *s, store_pos pos, u32 len);
@@ -150,14 +156,15 @@ int store_room(const store *s, u32 flags, u32 len);
 
 typedef struct store_room_waiter {
     struct store_room_waiter *next;
-    void (*room)(struct store_room_waiter *w); // once; there is room after -EAGAIN, -ENOSPC or -EIO (it may be gone again)
+    void (*room)(
+        struct store_room_waiter *w); // once; there is room after -EAGAIN, -ENOSPC or -EIO (it may be gone again)
     bool queued;
 } store_room_waiter;
 void store_when_room(store *s, store_room_waiter *w);
 void store_when_room_cancel(store *s, store_room_waiter *w);
 
-// Group commit. done is called once, from store_turn, when everything up to pos is on disk: 0; or -EIO: it could not be
-// written in the end and is not in memory any more.
+// Group commit. done is called once, from store_turn, when everything up to pos is on disk: 0; or -EIO: it
+// could not be written in the end and is not in memory any more.
 typedef struct store_waiter {
     struct store_waiter *next;
     store_pos upto;
@@ -167,8 +174,9 @@ bool store_is_durable(const store *s, store_pos pos);
 void store_wait(store *s, store_pos pos, store_waiter *w);
 void store_wait_cancel(store *s, store_waiter *w);
 
-// Reading one record by origin. 1: it was in memory, *r is valid until the next call of anything of the store. 0: done comes
-// later, r valid during the call; result 0, -ENOENT (not there), -EIO (damaged). -EAGAIN: too many reads outstanding.
+// Reading one record by origin. 1: it was in memory, *r is valid until the next call of anything of the store.
+// 0: done comes later, r valid during the call; result 0, -ENOENT (not there), -EIO (damaged). -EAGAIN: too
+// many reads outstanding.
 typedef struct store_fetch_op {
     struct store_fetch_op *next;
     store_pos origin;
@@ -179,22 +187,25 @@ typedef struct store_fetch_op {
 int store_fetch(store *s, store_fetch_op *op, store_record *r);
 void store_fetch_cancel(store *s, store_fetch_op *op);
 
-// Reading in order of origin, durable records only, all kinds but META (streams, uplinks); records of the kinds without
-// STORE_KEEP are there only until reclaim. next: 1 = *r filled (valid until the next call for this reader); 0 = nothing now,
-// ready() is called when there may be more; -EIO = a damaged place: counted, skipped, call again.
+// Reading in order of origin, durable records only, all kinds but META (streams, uplinks); records of the kinds
+// without STORE_KEEP are there only until reclaim. next: 1 = *r filled (valid until the next call for this
+// reader); 0 = nothing now, ready() is called when there may be more; -EIO = a damaged place: counted, skipped,
+// call again.
 typedef struct store_reader store_reader;
-store_reader *store_reader_open(store *s, store_pos from, void (*ready)(void *context), void *context); // NULL: no memory
+store_reader *store_reader_open(store *s, store_pos from, void (*ready)(void *context),
+                                void *context); // NULL: no memory
 int store_reader_next(store_reader *rd, store_record *r);
 void store_reader_seek(store_reader *rd, store_pos from);
 void store_reader_close(store_reader *rd);
 store_pos store_first(const store *s); // where the oldest record there is may lie
 store_pos store_end(const store *s);   // where the next record will lie; everything before was appended
-// A position from which a reader finds every record that is not older than time_ms; some older ones may come first (the
-// index has one entry each 64 KiB, and clocks jump): compare time_ms of what is read.
+// A position from which a reader finds every record that is not older than time_ms; some older ones may come
+// first (the index has one entry each 64 KiB, and clocks jump): compare time_ms of what is read.
 store_pos store_find_time(const store *s, u64 time_ms);
 
 const store_metrics *store_metrics_get(const store *s); // any thread
-// The same for the reason of the present state: "segment 12: fdatasync: EIO"; "" when OK. Any thread; may be torn by a change.
+// The same for the reason of the present state: "segment 12: fdatasync: EIO"; "" when OK. Any thread; may be
+// torn by a change.
 const char *store_state_why(const store *s);
 
 // For tests on a simulated disk (config.threads false): runs one queued disk operation; false when there is none.

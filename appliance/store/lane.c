@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// lane.c: the helper thread: sleeps on a semaphore, runs operations in order, puts them into the way back and
+// wakes the owner. The semaphore counts what was submitted, so that no wake-up is lost and none is needed
+// twice.
+#include "store/lane.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/crash.h"
+#include "base/spsc.h"
+
+struct lane {
+    disk *disk;
+    u32 ops_max, outstanding;
+    bool thread;
+    u32 stopping; // atomic
+    void (*wake)(void *context);
+    void *context;
+    char name[16];
+    spsc submitted, ended;
+    sem_t work;
+    pthread_t id;
+};
+
+static void run_one(lane *l, lane_op *op) {
+    op->started_ns = clock_mono_ns();
+    bool stop = __atomic_load_n(&l->stopping, __ATOMIC_ACQUIRE) != 0;
+    op->result = stop ? -ECANCELED : op->run(op, l->disk);
+    op->ended_ns = clock_mono_ns();
+    spsc_message back = {.ptr = op};
+    bool pushed = spsc_push(&l->ended, &back);
+    ASSERT(pushed); // the ring holds ops_max
+}
+
+static void *lane_thread(void *argument) {
+    lane *l = argument;
+    prctl(PR_SET_NAME, l->name);
+    crash_thread_setup();
+    for (;;) {
+        while (sem_wait(&l->work) < 0) {
+        }
+        spsc_message message;
+        if (!spsc_pop(&l->submitted, &message)) break; // posted by lane_destroy
+        run_one(l, message.ptr);
+        l->wake(l->context);
+    }
+    crash_thread_teardown();
+    return NULL;
+}
+
+int lane_create(const char *name, disk *d, u32 ops_max, bool thread, void (*wake)(void *context), void *context,
+                lane **out) {
+    u32 slots = 16;
+    while (slots < ops_max) slots *= 2;
+    lane *l = aligned_alloc(CACHE_LINE, align_up_u64(sizeof(*l), CACHE_LINE));
+    if (l == NULL) return -ENOMEM;
+    memset(l, 0, sizeof(*l));
+    l->disk = d;
+    l->ops_max = ops_max;
+    l->thread = thread;
+    l->wake = wake;
+    l->context = context;
+    snprintf(l->name, sizeof(l->name), "%s", name);
+    sem_init(&l->work, 0, 0);
+    int result = spsc_init(&l->submitted, slots);
+    if (result == 0) result = spsc_init(&l->ended, slots);
+    if (result == 0 && thread) {
+        pthread_attr_t attr;
+        pthread_attr_init(&attr);
+        pthread_attr_setstacksize(&attr, 128u << 10);
+        result = -pthread_create(&l->id, &attr, lane_thread, l);
+        pthread_attr_destroy(&attr);
+    }
+    if (result < 0) {
+        l->thread = false;
+        lane_destroy(l);
+        return result;
+    }
+    *out = l;
+    return 0;
+}
+
+void lane_submit(lane *l, lane_op *op) {
+    ASSERT(l->outstanding < l->ops_max);
+    spsc_message message = {.ptr = op};
+    bool pushed = spsc_push(&l->submitted, &message);
+    ASSERT(pushed);
+    l->outstanding++;
+    if (l->thread) sem_post(&l->work);
+}
+
+u32 lane_take(lane *l) {
+    spsc_message message;
+    u32 taken = 0;
+    while (spsc_pop(&l->ended, &message)) {
+        lane_op *op = message.ptr;
+        l->outstanding--;
+        taken++;
+        op->done(op, op->result);
+    }
+    return taken;
+}
+
+u32 lane_outstanding(const lane *l) {
+    return l->outstanding;
+}
+
+bool lane_step(lane *l) {
+    ASSERT(!l->thread);
+    spsc_message message;
+    if (!spsc_pop(&l->submitted, &message)) return false;
+    run_one(l, message.ptr);
+    return true;
+}
+
+void lane_destroy(lane *l) {
+    if (l == NULL) return;
+    __atomic_store_n(&l->stopping, 1, __ATOMIC_RELEASE);
+    if (l->thread) {
+        sem_post(&l->work);
+        pthread_join(l->id, NULL);
+    }
+    spsc_message message;
+    while (l->submitted.slots != NULL && spsc_pop(&l->submitted, &message)) run_one(l, message.ptr);
+    if (l->ended.slots != NULL) lane_take(l);
+    spsc_free(&l->submitted);
+    spsc_free(&l->ended);
+    sem_destroy(&l->work);
+    free(l);
+}
