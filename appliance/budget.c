@@ -47,10 +47,10 @@ static u64 descriptors_raise(void) {
     return limit.rlim_cur == RLIM_INFINITY ? 1u << 20 : limit.rlim_cur;
 }
 
-int gateway_budget_compute(const config *conf, u32 workers, gateway_budget *out, char *why,
+int gateway_budget_compute(const config *conf, u32 workers, u32 log_files, gateway_budget *out, char *why,
                            size_t why_bytes) {
     *out = (gateway_budget){.descriptors = descriptors_raise(), .ram_bytes = ram_bytes()};
-    u64 own = DESCRIPTORS_OF_OUR_OWN + (u64)workers * (8 + conf->listener_count);
+    u64 own = DESCRIPTORS_OF_OUR_OWN + (u64)workers * (8 + conf->listener_count + log_files);
     if (out->descriptors < own + 16) {
         snprintf(why, why_bytes,
                  "RLIMIT_NOFILE is %llu: at least %llu are needed (ulimit -n)",

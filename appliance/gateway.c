@@ -19,10 +19,14 @@
 
 #include "base/crash.h"
 #include "base/log.h"
+#include "base/siphash.h"
 #include "io/probe.h"
 #include "net/listener.h"
 #include "reload.h"
 #include "sandbox/sandbox.h"
+#include "store/crc32c.h"
+#include "store/data_dir.h"
+#include "store/disk.h"
 #include "version.h"
 
 enum { EXIT_START_FAILED = 1, EXIT_USAGE = 2 };
@@ -95,7 +99,7 @@ log_config gateway_log_config(const config *conf) {
 
 // --- set-up ---
 
-static int data_dir_open(const config *conf) {
+static int data_dir_prepare(const config *conf) {
     if (mkdir(conf->data_dir, 0750) < 0 && errno != EEXIST) {
         fprintf(stderr, "sluice: data_dir %s: can not be made: %s\n", conf->data_dir, errno_name(errno));
         return -errno;
@@ -173,6 +177,45 @@ static int workers_start(gateway *gw) {
                  w->cpu, io_kind_name(gw->engine));
     }
     return 0;
+}
+
+// The logs of all workers: where they are, how large, and the key by which clients are spread over them.
+static int logs_open(gateway *gw, u32 *files) {
+    static data_dir data;
+    char why[512];
+    const char *is_volatile = getenv("SLUICE_DATA_VOLATILE"); // the appliance has no data partition
+    *files = 0;
+    if (is_volatile != NULL && strcmp(is_volatile, "1") == 0) {
+        log_warn("nothing is durable: there is no disk for data_dir (SLUICE_DATA_VOLATILE)");
+        return 0;
+    }
+    if (!gw->conf->durable) {
+        log_warn("nothing is durable: durable = no");
+        return 0;
+    }
+    if (data_dir_open(&data, gw->conf->data_dir, disk_real(), gw->worker_count, why, sizeof(why)) < 0) {
+        log_error("%s", why);
+        return -EIO;
+    }
+    data_dir_sizes sizes = data_dir_size(&data, gw->conf->log_max_bytes);
+    gw->log_bytes = sizes.log_bytes;
+    gw->log_segment_bytes = sizes.segment_bytes;
+    *files = sizes.files;
+    siphash_process_key_set(data.key);
+    gw->data = &data;
+    log_info("durable log: at most %llu MiB for each worker, in segments of %u MiB, CRC-32C by %s",
+             (unsigned long long)(sizes.log_bytes >> 20), sizes.segment_bytes >> 20, crc32c_variant());
+    return 0;
+}
+
+// data_dir was made by another number of workers. After the workers are made: their modules know whose a record is.
+static int logs_convert(gateway *gw) {
+    char why[700];
+    if (gw->data == NULL || gw->data->old_workers == 0) return 0;
+    int result = data_dir_convert(gw->data, store_keepers(gw->workers[0].store), gw->log_bytes, gw->log_segment_bytes,
+                                  why, sizeof(why));
+    if (result < 0) log_error("%s", why);
+    return result;
 }
 
 // --- control loop ---
@@ -315,13 +358,15 @@ static int run(gateway *gw, const run_options *options, int signal_fd) {
     }
     bool fell_back = gw->conf->engine_auto && gw->engine != IO_URING;
     log_write(fell_back ? LOG_WARN : LOG_INFO, "engine %s: %s", io_kind_name(gw->engine), gw->engine_why);
-    if (gateway_budget_compute(gw->conf, gw->worker_count, &budget, why, sizeof(why)) < 0) {
+    u32 log_files;
+    if (logs_open(gw, &log_files) < 0) return EXIT_START_FAILED;
+    if (gateway_budget_compute(gw->conf, gw->worker_count, log_files, &budget, why, sizeof(why)) < 0) {
         log_error("%s", why);
         return EXIT_START_FAILED;
     }
     gateway_budget_log(&budget, gw->worker_count);
     int status = EXIT_START_FAILED;
-    if (workers_make(gw, &budget) == 0) {
+    if (workers_make(gw, &budget) == 0 && logs_convert(gw) == 0) {
         crash_prepare(gw);
         bool opened = listeners_open(gw) == 0;
         bool closed = opened && sandbox_close(gw->conf, why, sizeof(why)) == 0;
@@ -357,9 +402,14 @@ int gateway_main(int argc, char **argv) {
         fprintf(stderr, "sluice: descriptors for control: %s\n", errno_name(errno));
         return EXIT_START_FAILED;
     }
-    if (data_dir_open(conf) < 0) return EXIT_START_FAILED;
+    if (data_dir_prepare(conf) < 0) return EXIT_START_FAILED;
     char why[512];
     if (sandbox_begin(conf, why, sizeof(why)) < 0) {
+        fprintf(stderr, "sluice: %s\n", why);
+        return EXIT_START_FAILED;
+    }
+    // As the user that the files in it will belong to.
+    if (data_dir_lock(conf->data_dir, why, sizeof(why)) < 0) {
         fprintf(stderr, "sluice: %s\n", why);
         return EXIT_START_FAILED;
     }

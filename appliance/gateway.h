@@ -21,7 +21,8 @@ typedef struct gateway_budget {
     worker_budget device; // of each device worker
     worker_budget ops;
 } gateway_budget;
-int gateway_budget_compute(const config *conf, u32 workers, gateway_budget *out, char *why,
+// log_files: descriptors of one worker's durable log.
+int gateway_budget_compute(const config *conf, u32 workers, u32 log_files, gateway_budget *out, char *why,
                            size_t why_bytes);
 void gateway_budget_log(const gateway_budget *budget, u32 workers);
 

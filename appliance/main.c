@@ -20,6 +20,7 @@
 #include "io/io.h"
 #include "io/probe.h"
 #include "ops/ctl.h"
+#include "store/log_command.h"
 #include "version.h"
 
 #define STATUS_OK 0
@@ -44,6 +45,7 @@ static const command commands[] = {
     {"ctl", ctl_main, "look into a running gateway and steer it"},
     {"pub", client_pub_main, "publish MQTT messages to any broker"},
     {"sub", client_sub_main, "subscribe at any MQTT broker and print what comes"},
+    {"log", log_command_main, "verify, dump or repair the durable log of a data_dir"},
     {"init", init_main, "PID 1 of the appliance, and supervisor in a container"},
     {"import", import_main, "a mosquitto.conf as a configuration of this gateway"},
     {"version", version_main, "version, commit and engines of this binary"},

@@ -21,6 +21,8 @@
 #include "net/listener.h"
 #include "ops/request.h"
 #include "post.h"
+#include "sandbox/sandbox.h"
+#include "store/data_dir.h"
 #include "reload.h"
 
 #define DRAIN_CONNS_PER_TURN 512u
@@ -89,6 +91,33 @@ static int tables_init(worker *w, const worker_budget *budget) {
     return w->conn_slab == NULL ? -ENOMEM : 0;
 }
 
+static void store_wake(void *context) {
+    worker *w = context;
+    io_wake(w->engine);
+}
+
+static int store_make(worker *w, const char **step) {
+    const gateway *gw = w->gw;
+    u32 number = gw->data->first_log + w->index;
+    char dir[340];
+    data_dir_log_path(gw->data, number, dir, sizeof(dir));
+    store_config sc = {
+        .worker = w->index,
+        .workers = gw->worker_count,
+        .dir = dir,
+        .log_number = number,
+        .disk = gw->data->disk,
+        .bytes_max = gw->log_bytes,
+        .segment_bytes = gw->log_segment_bytes,
+        .commit_delay_us = gw->conf->commit_delay_us,
+        .threads = true,
+        .wake = store_wake,
+        .wake_context = w,
+        .thread_begin = sandbox_thread_begin,
+    };
+    return store_create(&sc, &w->store, step);
+}
+
 int worker_init(worker *w, gateway *gw, u32 index, const worker_budget *budget, io_kind engine,
                 const char **step) {
     memset(w, 0, sizeof(*w));
@@ -123,6 +152,11 @@ int worker_init(worker *w, gateway *gw, u32 index, const worker_budget *budget, 
     *step = "timer wheel";
     w->wheel = timer_wheel_create(w->now_ns, w);
     if (w->wheel == NULL) return -ENOMEM;
+    *step = "durable log";
+    if (!w->is_ops && gw->data != NULL) {
+        result = store_make(w, step);
+        if (result < 0) return result;
+    }
     *step = "broker";
     if (!w->is_ops) {
         broker_config bc = {.owner = w, .memory_bytes = budget->broker_bytes};
@@ -151,6 +185,7 @@ void worker_fini(worker *w) {
     }
     mqtt_sessions_destroy(w->sessions);
     if (w->broker != NULL) broker_destroy(w->broker);
+    store_destroy(w->store);
     if (w->wheel != NULL) timer_wheel_destroy(w->wheel);
     io_destroy(w->engine);
     post_fini(w);
@@ -294,6 +329,7 @@ static u64 wait_deadline(worker *w) {
     u64 deadline = MAX(timer_next_ns(w->wheel), w->timers_rest_ns);
     // Once it has struck everything is closing: what is left is told by the engine.
     if (w->draining && !w->stopping) deadline = MIN(deadline, w->drain_deadline_ns);
+    if (w->store != NULL) deadline = MIN(deadline, store_next_ns(w->store));
     if (w->overflow_total > 0) deadline = MIN(deadline, w->now_ns + NS_PER_MS);
     return MIN(deadline, w->now_ns + WATCHDOG_TURN_NS);
 }
@@ -356,6 +392,8 @@ bool worker_loop_once(worker *w) {
     if (UNLIKELY(w->draining)) drain_step(w);
     post_overflow_run(w);
     unblock_publishers(w);
+    // Before the flush: what was acknowledged by the commit that has ended leaves in this turn.
+    if (w->store != NULL) store_turn(w->store, w->now_ns);
     u32 replies = flush_dirty(w) + w->lent_sends;
     w->lent_sends = 0;
     post_bells(w);
@@ -387,8 +425,12 @@ static void *worker_thread(void *argument) {
     if (result < 0) {
         log_error("worker %u: engine not enabled: %s", w->index, errno_name(result));
     } else {
-        while (worker_loop_once(w)) {
+        // What the log holds is there before any listener accepts: those wait for every worker's loop.
+        if (w->store != NULL) result = store_start(w->store);
+        if (result < 0) log_error("worker %u: durable log not started: %s", w->index, errno_name(result));
+        while (result == 0 && worker_loop_once(w)) {
         }
+        if (w->store != NULL) store_stop(w->store);
     }
     __atomic_store_n(&w->ended, 1, __ATOMIC_RELEASE);
     u64 one = 1;

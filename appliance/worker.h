@@ -20,6 +20,7 @@
 #include "conf/config.h"
 #include "io/io.h"
 #include "net/conn.h"
+#include "store/log.h"
 
 typedef struct broker broker;
 typedef struct gateway gateway;
@@ -110,6 +111,7 @@ struct worker {
     u32 listener_count;
     broker *broker;
     mqtt_sessions *sessions;       // device workers
+    store *store;                  // device workers; NULL: nothing is durable
     worker_metrics metrics;
     spsc *inbox;                   // array indexed by sender; the last ring is the control thread's
     u32 inbox_count;
@@ -138,6 +140,9 @@ struct gateway {
     io_kind engine;
     char engine_why[256];          // why this engine was chosen
     u64 started_mono_ns, started_real_ns;
+    struct data_dir *data;         // NULL: nothing is durable (`durable = no`, SLUICE_DATA_VOLATILE)
+    u64 log_bytes;                 // disk space of one worker's log
+    u32 log_segment_bytes;
     u32 ready;                     // atomic: listeners open, workers running
     u32 draining;                  // atomic
     u32 reload_generation;         // atomic: reloads done, applied or refused

@@ -89,3 +89,8 @@ const u8 *siphash_process_key(void) {
     pthread_once(&process_key_once, process_key_set);
     return process_key;
 }
+
+void siphash_process_key_set(const u8 key[16]) {
+    pthread_once(&process_key_once, process_key_set);
+    memcpy(process_key, key, sizeof(process_key));
+}

@@ -121,6 +121,9 @@ typedef struct config {
     u32 sys_interval_s;       // $SYS topics; default 10s; 0 = off
     bool events;              // $events topics; default off
     char data_dir[256];
+    bool durable;             // default yes
+    u64 log_max_bytes;        // of the durable logs, all workers; 0 = auto
+    u32 commit_delay_us;      // default 0
     char ctl_socket[108];     // unix socket of sluice ctl; default data_dir/ctl.sock
     char user[64];            // "" = stay who it is; a name, UID or UID:GID
     sandbox_mode sandbox;     // default on

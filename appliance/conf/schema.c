@@ -15,6 +15,7 @@
 #define MS_D 86400000ull
 
 #define TOP(member) .section = SECTION_TOP, .offset = offsetof(config, member), .since = "0.1"
+#define TOP2(member) .section = SECTION_TOP, .offset = offsetof(config, member), .since = "0.2"
 #define ADMIN(member) .section = SECTION_ADMIN, .offset = offsetof(config, member), .since = "0.1"
 #define LOG(member) .section = SECTION_LOG, .offset = offsetof(config, log.member), .since = "0.1"
 #define UPDATE(member) .section = SECTION_UPDATE, .offset = offsetof(config, update.member), .since = "0.2"
@@ -115,6 +116,18 @@ const setting schema_settings[] = {
      .def = "/var/lib/sluice",
      .text = "The directory for everything that must survive a restart. It is created if it is "
              "missing. Without a configuration file it is `./sluice-data`."},
+    {TOP2(durable), .type = SETTING_BOOL, .key = "durable", .def = "yes",
+     .text = "Keeps a log in `data_dir` for what must survive a kill and a power cut. `no`: nothing survives, and "
+             "nothing is promised. On the appliance without a data partition it is off whatever stands here."},
+    {TOP2(log_max_bytes), .type = SETTING_BYTES64, .key = "log_max", .min = 16 * MIB, .max = 64 * 1024 * GIB,
+     .zero = "auto", .def = "auto",
+     .text = "Disk space of the durable logs, all workers together. `auto` is half of what is free at the start, at "
+             "most 16g. When it is used up, or the disk is, messages that would have to be kept are refused by name, "
+             "the others go on, and it resumes by itself when space is free again."},
+    {TOP2(commit_delay_us), .type = SETTING_US32, .key = "commit_delay", .max = 100000, .def = "0",
+     .text = "A commit may wait so long for more to come. 0: the next one starts when the last has ended, which under "
+             "load gathers by itself. Longer saves syncs, and so flash, where messages come singly; every "
+             "acknowledgement is later by as much."},
     {TOP(ctl_socket), TEXT_OF(config, ctl_socket), .key = "ctl_socket", .check = text_check_path,
      .def_note = "`DATA_DIR/ctl.sock`",
      .text = "The unix socket that `sluice ctl` connects to. Set it when the path under `data_dir` "

@@ -91,6 +91,46 @@ static void print_workers(yyjson_val *root) {
     ctl_table_end(&t, 0);
 }
 
+static void print_stores(yyjson_val *root) {
+    static const char *const heads[] = {"LOG",         "STATE",       ">RECORDS", ">COMMITS",
+                                        ">COMMIT P50", ">COMMIT P99", ">WRITTEN", ">ON DISK",
+                                        ">LIVE",       ">SEGMENTS",   ">REFUSED", ">DAMAGED"};
+    ctl_table t;
+    yyjson_val *w;
+    size_t i, max;
+    ctl_table_begin(&t, heads, ARRAY_LEN(heads));
+    yyjson_arr_foreach(yyjson_obj_get(root, "workers"), i, max, w) {
+        yyjson_val *l = yyjson_obj_get(w, "store");
+        if (l == NULL) {
+            ctl_table_cell(&t, "%llu", (unsigned long long)num(w, "worker"));
+            ctl_table_cell(&t, "none: nothing is durable");
+            for (u32 k = 2; k < ARRAY_LEN(heads); k++) ctl_table_cell(&t, "-");
+            continue;
+        }
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(w, "worker"));
+        ctl_table_cell(&t, "%s", str(l, "state"));
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(l, "records"));
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(l, "commits"));
+        cell_duration(&t, real(l, "commit_p50_ms") / 1e3);
+        cell_duration(&t, real(l, "commit_p99_ms") / 1e3);
+        cell_bytes(&t, num(l, "written_bytes"));
+        cell_bytes(&t, num(l, "disk_bytes"));
+        cell_bytes(&t, num(l, "live_bytes"));
+        ctl_table_cell(&t, "%llu/%llu", (unsigned long long)num(l, "segments"),
+                       (unsigned long long)num(l, "segments_max"));
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(l, "refused"));
+        ctl_table_cell(&t, "%llu", (unsigned long long)num(l, "damaged"));
+    }
+    printf("\n");
+    ctl_table_end(&t, 0);
+    yyjson_arr_foreach(yyjson_obj_get(root, "workers"), i, max, w) {
+        yyjson_val *l = yyjson_obj_get(w, "store");
+        const char *why = l != NULL ? str(l, "why") : "-";
+        if (why[0] != 0 && strcmp(why, "-") != 0)
+            printf("log of worker %llu: %s\n", (unsigned long long)num(w, "worker"), why);
+    }
+}
+
 static void print_listeners(yyjson_val *root) {
     static const char *const heads[] = {"LISTENER", "PROTOCOL", "ADDRESS", ">CONNS"};
     ctl_table t;
@@ -123,7 +163,8 @@ void ctl_print_status(yyjson_val *root) {
     snprintf(line, sizeof(line), "%s resident, %llu of %llu descriptors, CPU %s user + %s system",
              ctl_bytes(num(process, "resident_bytes"), (char[CTL_UNIT_BYTES]){0}),
              (unsigned long long)num(process, "fds_open"), (unsigned long long)num(process, "fds_max"),
-             ctl_duration(real(process, "cpu_user_seconds"), a), ctl_duration(real(process, "cpu_system_seconds"), b));
+             ctl_duration(real(process, "cpu_user_seconds"), a),
+             ctl_duration(real(process, "cpu_system_seconds"), b));
     print_line("process", line);
     yyjson_val *sandbox = yyjson_obj_get(root, "sandbox");
     snprintf(line, sizeof(line), "%s: user %s; capabilities: %s; landlock: %s; seccomp: %s", str(sandbox, "mode"),
@@ -133,6 +174,7 @@ void ctl_print_status(yyjson_val *root) {
              (unsigned long long)num(log, "dropped"), (unsigned long long)num(log, "sink_errors"));
     print_line("log", line);
     print_workers(root);
+    print_stores(root);
     print_listeners(root);
 }
 

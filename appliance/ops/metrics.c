@@ -106,6 +106,10 @@ void metric_print(text *out, const metric_family *f, const gateway *gw, const wo
     switch (f->source) {
     case SOURCE_WORKER: base = (const char *)&w->metrics; break;
     case SOURCE_IO: base = (const char *)io_engine_stats(w->engine); break;
+    case SOURCE_STORE:
+        if (w->store == NULL) return;
+        base = (const char *)store_metrics_get(w->store);
+        break;
     case SOURCE_EMIT: f->emit(out, f, gw, w); return;
     }
     if (f->type == METRIC_HISTOGRAM) {

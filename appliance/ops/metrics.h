@@ -20,6 +20,7 @@ typedef enum metric_scope {
 typedef enum metric_source {
     SOURCE_WORKER, // counter or hist at `offset` in worker.metrics
     SOURCE_IO,     // counter or hist at `offset` in the engine's io_stats
+    SOURCE_STORE,  // counter or hist at `offset` in the durable log's metrics; nothing where there is no log
     SOURCE_EMIT,   // emit() prints the samples
 } metric_source;
 

@@ -213,6 +213,18 @@ static void emit_mqtt_drops(text *out, const metric_family *f, const gateway *gw
     }
 }
 
+// One sample for each state, 1 for the present one: an alert needs to know no number.
+static void emit_store_state(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw;
+    if (w->store == NULL) return;
+    u64 now = counter_get(&store_metrics_get(w->store)->state);
+    for (u32 i = 0; i < STORE_STATES; i++) {
+        char labels[32];
+        snprintf(labels, sizeof(labels), "state=\"%s\"", store_state_name((store_state)i));
+        metric_sample(out, f, w, labels, i == now);
+    }
+}
+
 #define PROCESS(name, type, emit, help) \
     {name, help, type, SCOPE_PROCESS, SOURCE_EMIT, 0, UNIT_ONE, emit}
 #define EMIT(name, type, scope, emit, help) {name, help, type, scope, SOURCE_EMIT, 0, UNIT_ONE, emit}
@@ -224,6 +236,9 @@ static void emit_mqtt_drops(text *out, const metric_family *f, const gateway *gw
     {name, help, type, SCOPE_ALL, SOURCE_WORKER, offsetof(worker_metrics, field), unit, NULL}
 #define IO(name, type, field, help) \
     {name, help, type, SCOPE_ALL, SOURCE_IO, offsetof(io_stats, field), UNIT_ONE, NULL}
+
+#define STORE(name, type, field, unit, help) \
+    {name, help, type, SCOPE_DEVICE, SOURCE_STORE, offsetof(store_metrics, field), unit, NULL}
 
 const metric_family metric_families[] = {
     PROCESS("sluice_build_info", METRIC_GAUGE, emit_build, "Version of the program; the value is always 1."),
@@ -397,6 +412,59 @@ const metric_family metric_families[] = {
          "Most that the slab may map."),
     EMIT("sluice_slab_refused_total", METRIC_COUNTER, SCOPE_ALL, emit_slab_refused,
          "Allocations refused for want of budget or memory."),
+
+    EMIT("sluice_store_state", METRIC_GAUGE, SCOPE_DEVICE, emit_store_state,
+         "State of the durable log: 1 for the present one."),
+    STORE("sluice_store_commit_seconds", METRIC_HISTOGRAM, commit, UNIT_NS,
+         "From the write of a commit to its being on disk."),
+    STORE("sluice_store_recovery_seconds", METRIC_GAUGE, recovery_ns, UNIT_NS,
+         "Time the last start took to read the log."),
+    STORE("sluice_store_records_total", METRIC_COUNTER, appended, UNIT_ONE,
+         "Records appended to the durable log."),
+    STORE("sluice_store_accepted_bytes_total", METRIC_COUNTER, appended_bytes, UNIT_ONE,
+         "Their bytes as given."),
+    STORE("sluice_store_written_bytes_total", METRIC_COUNTER, written_bytes, UNIT_ONE,
+         "Bytes given to the disk, heads, padding, copies and checkpoints included: flash wear."),
+    STORE("sluice_store_commits_total", METRIC_COUNTER, commits, UNIT_ONE,
+         "Commits: one write and one sync each."),
+    STORE("sluice_store_commit_failures_total", METRIC_COUNTER, commit_failures, UNIT_ONE,
+         "Commits whose write or sync failed; what they held went to a new segment."),
+    STORE("sluice_store_refused_full_total", METRIC_COUNTER, refused_full, UNIT_ONE,
+         "Records refused because the disk or log_max is used up."),
+    STORE("sluice_store_refused_busy_total", METRIC_COUNTER, refused_busy, UNIT_ONE,
+         "Records that had to wait because the buffers were full."),
+    STORE("sluice_store_refused_failed_total", METRIC_COUNTER, refused_failed, UNIT_ONE,
+         "Records refused because the disk does not take writes."),
+    STORE("sluice_store_segments", METRIC_GAUGE, segments, UNIT_ONE,
+         "Files of the log, spare ones included."),
+    STORE("sluice_store_segments_max", METRIC_GAUGE, segments_max, UNIT_ONE,
+         "As many as log_max allows."),
+    STORE("sluice_store_disk_bytes", METRIC_GAUGE, disk_bytes, UNIT_ONE,
+         "Size of these files."),
+    STORE("sluice_store_live_bytes", METRIC_GAUGE, live_bytes, UNIT_ONE,
+         "Kept records; an upper bound after a start until they have been looked at."),
+    STORE("sluice_store_buffered_bytes", METRIC_GAUGE, buffered_bytes, UNIT_ONE,
+         "Appended and not on disk yet."),
+    STORE("sluice_store_segments_freed_total", METRIC_COUNTER, segments_freed, UNIT_ONE,
+         "Segments freed by reclaim."),
+    STORE("sluice_store_copied_bytes_total", METRIC_COUNTER, copied_bytes, UNIT_ONE,
+         "Bytes of kept records that reclaim copied forward."),
+    STORE("sluice_store_checkpoints_total", METRIC_COUNTER, checkpoints, UNIT_ONE,
+         "Checkpoints completed."),
+    STORE("sluice_store_checkpoint_bytes_total", METRIC_COUNTER, checkpoint_bytes, UNIT_ONE,
+         "Bytes written while they were made."),
+    STORE("sluice_store_damaged_total", METRIC_COUNTER, damaged, UNIT_ONE,
+         "Places of the log that could not be read; they are skipped."),
+    STORE("sluice_store_damaged_bytes_total", METRIC_COUNTER, damaged_bytes, UNIT_ONE,
+         "Their bytes."),
+    STORE("sluice_store_quarantined_total", METRIC_COUNTER, quarantined, UNIT_ONE,
+         "Damaged places and files set aside at the start."),
+    STORE("sluice_store_tail_cut_bytes_total", METRIC_COUNTER, tail_cut_bytes, UNIT_ONE,
+         "Bytes of an unfinished commit that the start cut off."),
+    STORE("sluice_store_replayed_records_total", METRIC_COUNTER, replayed, UNIT_ONE,
+         "Records read at the start."),
+    STORE("sluice_store_read_bytes_total", METRIC_COUNTER, read_bytes, UNIT_ONE,
+         "Bytes read back for sessions, streams, uplinks and reclaim."),
 
     PROCESS("sluice_log_lines_total", METRIC_COUNTER, emit_log_lines, "Log lines accepted."),
     PROCESS("sluice_log_dropped_total", METRIC_COUNTER, emit_log_dropped,

@@ -24,6 +24,28 @@ static void put_slab(json *j, yyjson_mut_val *list, const slab *slab_ptr) {
     json_u64(j, o, "refused", u.refused);
 }
 
+static void put_store(json *j, yyjson_mut_val *o, const store *s, hist *scratch) {
+    const store_metrics *m = store_metrics_get(s);
+    yyjson_mut_val *l = json_obj(j, o, "store");
+    json_str(j, l, "state", store_state_name((store_state)counter_get(&m->state)));
+    json_str(j, l, "why", store_state_why(s));
+    json_u64(j, l, "records", counter_get(&m->appended));
+    json_u64(j, l, "accepted_bytes", counter_get(&m->appended_bytes));
+    json_u64(j, l, "written_bytes", counter_get(&m->written_bytes));
+    json_u64(j, l, "commits", counter_get(&m->commits));
+    json_u64(j, l, "commit_failures", counter_get(&m->commit_failures));
+    hist_snapshot(&m->commit, scratch);
+    json_ms(j, l, "commit_p50_ms", hist_percentile(scratch, 50));
+    json_ms(j, l, "commit_p99_ms", hist_percentile(scratch, 99));
+    json_u64(j, l, "segments", counter_get(&m->segments));
+    json_u64(j, l, "segments_max", counter_get(&m->segments_max));
+    json_u64(j, l, "disk_bytes", counter_get(&m->disk_bytes));
+    json_u64(j, l, "live_bytes", counter_get(&m->live_bytes));
+    json_u64(j, l, "refused", counter_get(&m->refused_full) + counter_get(&m->refused_failed));
+    json_u64(j, l, "damaged", counter_get(&m->damaged));
+    json_u64(j, l, "quarantined", counter_get(&m->quarantined));
+}
+
 static void put_worker(json *j, yyjson_mut_val *o, const worker *w, hist *scratch) {
     const worker_metrics *m = &w->metrics;
     u64 now = clock_mono_ns(), last = counter_get(&m->heartbeat_ns);
@@ -52,6 +74,7 @@ static void put_worker(json *j, yyjson_mut_val *o, const worker *w, hist *scratc
     hist_snapshot(&m->reply, scratch);
     json_ms(j, o, "reply_p99_ms", hist_percentile(scratch, 99));
     json_u64(j, o, "stale_completions", counter_get(&io_engine_stats(w->engine)->stale));
+    if (w->store != NULL) put_store(j, o, w->store, scratch);
     yyjson_mut_val *slabs = json_arr(j, o, "slabs");
     put_slab(j, slabs, w->conn_slab);
     for (u32 i = 0; i < ARRAY_LEN(w->segment_slabs); i++) put_slab(j, slabs, w->segment_slabs[i]);

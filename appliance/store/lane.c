@@ -20,6 +20,7 @@ struct lane {
     u32 ops_max, outstanding;
     bool thread;
     u32 stopping; // atomic
+    void (*begin)(void);
     void (*wake)(void *context);
     void *context;
     char name[16];
@@ -41,6 +42,7 @@ static void run_one(lane *l, lane_op *op) {
 static void *lane_thread(void *argument) {
     lane *l = argument;
     prctl(PR_SET_NAME, l->name);
+    if (l->begin != NULL) l->begin();
     crash_thread_setup();
     for (;;) {
         while (sem_wait(&l->work) < 0) {
@@ -54,8 +56,8 @@ static void *lane_thread(void *argument) {
     return NULL;
 }
 
-int lane_create(const char *name, disk *d, u32 ops_max, bool thread, void (*wake)(void *context), void *context,
-                lane **out) {
+int lane_create(const char *name, disk *d, u32 ops_max, bool thread, void (*begin)(void),
+                void (*wake)(void *context), void *context, lane **out) {
     u32 slots = 16;
     while (slots < ops_max) slots *= 2;
     lane *l = aligned_alloc(CACHE_LINE, align_up_u64(sizeof(*l), CACHE_LINE));
@@ -64,6 +66,7 @@ int lane_create(const char *name, disk *d, u32 ops_max, bool thread, void (*wake
     l->disk = d;
     l->ops_max = ops_max;
     l->thread = thread;
+    l->begin = begin;
     l->wake = wake;
     l->context = context;
     snprintf(l->name, sizeof(l->name), "%s", name);

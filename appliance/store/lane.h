@@ -19,10 +19,10 @@ typedef struct lane_op {
     u64 started_ns, ended_ns; // CLOCK_MONOTONIC, of run
 } lane_op;
 
-// name: of the thread, at most 15 characters. wake: called on the lane's thread when something has ended.
+// name: of the thread, at most 15 characters. begin: first thing it does, NULL = none. wake: called on the lane's thread when something has ended.
 // Returns 0, -ENOMEM or the error of pthread_create.
-int lane_create(const char *name, disk *d, u32 ops_max, bool thread, void (*wake)(void *context), void *context,
-                lane **out);
+int lane_create(const char *name, disk *d, u32 ops_max, bool thread, void (*begin)(void),
+                void (*wake)(void *context), void *context, lane **out);
 // Owner. At most ops_max may be outstanding (asserted).
 void lane_submit(lane *l, lane_op *op);
 // Owner: runs done of what has ended, in the order of submission. Returns how many.

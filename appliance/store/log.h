@@ -99,6 +99,7 @@ typedef struct store_config {
     bool threads;           // false (simulated disk): the lanes run inside store_turn's caller, see store_step
     void (*wake)(void *context); // any thread: makes the owner call store_turn soon
     void *wake_context;
+    void (*thread_begin)(void); // first thing of a helper thread; NULL = none
 } store_config;
 
 // Single writer (the owner), any reader.

@@ -27,13 +27,15 @@ int store_create(const store_config *config, store **out, const char **step) {
     if (result == 0) {
         *step = "log writer thread";
         snprintf(name, sizeof(name), "sluice-log%u", config->worker);
-        result = lane_create(name, s->disk, WRITE_OPS_MAX, config->threads, config->wake, config->wake_context,
+        result = lane_create(name, s->disk, WRITE_OPS_MAX, config->threads, config->thread_begin,
+                             config->wake, config->wake_context,
                              &s->write_lane);
     }
     if (result == 0) {
         *step = "log reader thread";
         snprintf(name, sizeof(name), "sluice-read%u", config->worker);
-        result = lane_create(name, s->disk, SLOW_OPS_MAX, config->threads, config->wake, config->wake_context,
+        result = lane_create(name, s->disk, SLOW_OPS_MAX, config->threads, config->thread_begin,
+                             config->wake, config->wake_context,
                              &s->slow_lane);
     }
     if (result < 0) {

@@ -113,7 +113,7 @@ static void test_defaults(void **state) {
 
 static const char full[] =
     "workers = 2; engine = epoll-lt; pin = no; data_dir = \"/d\"; ctl_socket = \"/c.sock\"; "
-    "max_conns = 5000;\n"
+    "max_conns = 5000; durable = no; log_max = 1g; commit_delay = 500us;\n"
     "memory_max = 512m; drain_timeout = 3s; recv_bufs = 1024; min_wait = 50us; sqpoll = yes;\n"
     "max_sessions = 10; sys_interval = off; events = yes; user = \"991:991\"; sandbox = debug;\n"
     "shared_strategy = sticky; retained_messages_max = 5; retained_bytes_max = 1m;\n"
@@ -189,6 +189,9 @@ static void test_every_setting(void **state) {
     assert_string_equal(parsed->user, "991:991");
     assert_int_equal(parsed->sandbox, SANDBOX_DEBUG);
     assert_int_equal(parsed->max_sessions, 10);
+    assert_false(parsed->durable);
+    assert_int_equal(parsed->log_max_bytes, 1u << 30);
+    assert_int_equal(parsed->commit_delay_us, 500);
     assert_int_equal(parsed->sys_interval_s, 0);
     assert_true(parsed->events);
     const listener_config *m = &parsed->listeners[2];

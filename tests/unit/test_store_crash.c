@@ -4,7 +4,7 @@
 // takes records again. SLUICE_SEEDS (how many) and SLUICE_SEED (one alone) choose.
 #include "store_rig.h"
 
-#define SEEDS_DEFAULT 120u
+#define SEEDS_DEFAULT 25u
 #define CUTS 6u
 
 static u32 seeds_wanted(void) {
