@@ -91,6 +91,7 @@ void retained_mark_release(broker *b, retained_mark *mark) {
 // --- readers ---
 
 static void reader_free(broker *b, retained_reader *r) {
+    if (r->part > 0 && b->owner->gw->worker_count > 1) retained_abroad(b, false);
     cursor_destroy(&b->retained, r->cursor);
     retained_mark_release(b, r->mark);
     pool_free(b->memory, r->filter, r->filter_len);
@@ -225,9 +226,10 @@ static bool read_page(broker *b, retained_reader *r, u32 *steps) {
         --*steps;
         publication p;
         u32 bytes = page_read(body + r->page_at, &p);
-        bool expired = p.expires_ns != 0 && p.expires_ns <= b->owner->now_ns;
+        bool passed = p.expires_ns != 0 && p.expires_ns <= b->owner->now_ns;
+        passed = passed || retained_is_overtaken(b, r->mark, &p);
         message *stored = NULL;
-        offered result = expired ? OFFER_GOES_ON : offer(b, r, &p, &stored);
+        offered result = passed ? OFFER_GOES_ON : offer(b, r, &p, &stored);
         if (stored != NULL) message_unref(stored);
         if (result == OFFER_STOPS) return false;
         r->page_at += bytes;
@@ -288,6 +290,7 @@ static void read_on(broker *b, retained_reader *r, u32 *steps) {
     }
     if (!ended || reader_find(b, number) != r) return;
     r->origin = 0;
+    if (r->part == 0 && b->owner->gw->worker_count > 1) retained_abroad(b, true);
     if (++r->part == b->owner->gw->worker_count) {
         finish(b, r);
     } else {
@@ -484,5 +487,6 @@ void retained_turn(broker *b) {
         steps -= MAX(share - left, 1u);
         if (ends) break;
     }
-    if (steps == 0 && part->first != NULL) work_soon(b, 0);
+    bool more = retained_overtaken_sweep(b, LIMIT_RETAINED_TURN);
+    if (more || (steps == 0 && part->first != NULL)) work_soon(b, 0);
 }

@@ -27,6 +27,7 @@ int retained_init(retained_part *r, broker *b) {
     if (r->root == NULL) return -ENOMEM;
     memset(r->root, 0, sizeof(*r->root));
     if (table_init(&r->edges, b->memory) < 0) return -ENOMEM;
+    if (table_init(&r->overtaken, b->memory) < 0) return -ENOMEM;
     return table_init(&r->readers, b->memory);
 }
 

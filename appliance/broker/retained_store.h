@@ -57,6 +57,9 @@ typedef struct retained_part {
     u64 expiring;            // messages that can expire
     timer_node timer;        // work to do
     retained_verdict verdicts[64];
+    table overtaken;         // topics of retained messages met while readers were abroad (retained_late.c)
+    u64 sweep_bucket;        // of overtaken, where its entries are freed next
+    u32 abroad;              // readers that read another worker's part
     counter count, bytes;    // messages and the memory they are charged with
     counter refused;
 } retained_part;
@@ -102,5 +105,17 @@ void retained_sweep(retained_part *r);
 // --- retained.c --- The readers.
 void retained_retry(broker *b); // memory may be there again
 void retained_turn(broker *b);  // the timer
+
+// --- retained_late.c --- A page of another worker's part may hold what a live message has replaced meanwhile.
+void retained_abroad(broker *b, bool more); // a reader begins, or ends, to read other parts
+// A retained message has come to this worker's subscribers. Costs one comparison while no reader is abroad.
+void retained_overtake_slow(broker *b, const publication *p);
+static inline void retained_overtake(broker *b, retained_part *part, const publication *p) {
+    if (UNLIKELY(part->abroad > 0)) retained_overtake_slow(b, p);
+}
+// Whether a later message of the same topic came live through a subscription in force since the mark.
+bool retained_is_overtaken(const broker *b, const retained_mark *mark, const publication *p);
+// Forgets what nobody needs any more, in at most so many steps. True: there is more.
+bool retained_overtaken_sweep(broker *b, u32 steps);
 
 #endif

@@ -149,6 +149,7 @@ static void perform(broker *b, routing *r) {
         parcel_send(b, r->parcel, WM_ROUTE);
         r->parcel = NULL;
     }
+    if (r->p->retain) retained_overtake(b, &b->retained, r->p);
     hits_deliver(b, &r->hits, r->p, &r->stored);
     picks_deliver_here(b, r);
 }
@@ -182,7 +183,9 @@ int broker_publish(broker *b, const publication *p, bool *matched) {
 static void meet(broker *b, const parcel_slot *slot) {
     const parcel *p = slot->of;
     bool first_hand = slot->deliver || slot->store; // not one that was held back or handed on
-    if (p->message.retain && first_hand) retain_serial_met(&b->seen, p->origin, p->message.retain_serial);
+    if (!p->message.retain || !first_hand) return;
+    retain_serial_met(&b->seen, p->origin, p->message.retain_serial);
+    if (slot->deliver) retained_overtake(b, &b->retained, &p->message);
 }
 
 static int deliver_received(broker *b, parcel_slot *slot, message **stored) {

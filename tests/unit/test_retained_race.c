@@ -4,6 +4,7 @@
 // are emptied. First the orders that matter, one by one, then any.
 #include "broker/retained.h"
 #include "broker/retained_store.h"
+#include "broker/route.h"
 #include "broker_rig.h"
 
 enum { A, B, C };
@@ -181,6 +182,41 @@ static void test_live_is_not_read_again(void **state) {
     }
 }
 
+// A page of the keeper is on its way with a message that a live one, which arrives before it, has replaced.
+static void test_page_comes_behind_what_replaces_it(void **state) {
+    (void)state;
+    for (u32 removed = 0; removed < 2; removed++) {
+        start(3);
+        const char *topic = topic_kept_by(B);
+        assert_int_equal(retain(A, topic, "5"), 0);
+        settle();
+        watcher w;
+        watcher_init(&w, C, "m/#");
+        w.late = true;
+        watcher_subscribe(&w);
+        settle();
+        watcher_read(&w);
+        for (u32 i = 0; i < 5; i++) {
+            net_advance_ms(1);
+            hand_over(C, A);
+            hand_over(A, C);
+            hand_over(C, B); // B's page stays in the ring
+        }
+        assert_int_equal(w.done, 0);
+        assert_true(net.queues[B][C].head < net.queues[B][C].tail);
+        assert_int_equal(retain(A, topic, "6"), 0);
+        if (removed) assert_int_equal(retain(A, topic, ""), 0);
+        hand_over(A, C);
+        assert_int_equal(w.got[6], 1);
+        settle();
+        assert_int_equal(w.got[5], 0);
+        assert_int_equal(w.retained, 0);
+        assert_int_equal(at(C)->retained.abroad, 0);
+        assert_int_equal(at(C)->retained.overtaken.count, 0);
+        finish(&w, topic);
+    }
+}
+
 enum { PEERS = 80, GATHERED = 1500 }; // so many that gathering them takes more memory than that
 static peer peers[PEERS];
 
@@ -335,6 +371,7 @@ int main(void) {
         cmocka_unit_test(test_store_is_late_at_its_keeper),
         cmocka_unit_test(test_removal_is_late_at_the_keeper),
         cmocka_unit_test(test_live_is_not_read_again),
+        cmocka_unit_test(test_page_comes_behind_what_replaces_it),
         cmocka_unit_test(test_confirmed_behind_what_waits),
         cmocka_unit_test(test_read_behind_what_waits),
         cmocka_unit_test(test_one_worker),
