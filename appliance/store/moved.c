@@ -54,8 +54,10 @@ static bool insert(moved_table *t, store_pos origin, store_pos to) {
 
 bool moved_add(moved_table *t, store_pos origin, store_pos to, bool new_segment) {
     const moved_entry *found = moved_find(t, origin);
+    // A jump may lead into another segment, over one that is copied later: its entries would hide what follows.
     bool same_run = !new_segment && found != NULL && found->origin == t->run.origin && found->to == t->run.to &&
-                    origin > t->last.origin && to - found->to < LIMIT_STORE_INDEX_STEP;
+                    origin > t->last.origin && origin - t->last.origin < LIMIT_STORE_INDEX_STEP &&
+                    to - found->to < LIMIT_STORE_INDEX_STEP;
     t->last = (moved_entry){.origin = origin, .to = to};
     if (same_run) return true;
     t->run = t->last;

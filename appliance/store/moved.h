@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // moved.h: where copied records lie now. Reclaim copies a segment's survivors in the order of their origins, so
 // an entry for each 64 KiB of copies is enough: from its place on one reads forward until the origin is met.
-// Sorted by origin. Memory: 16 bytes for each LIMIT_STORE_INDEX_STEP of copies. Pure; the owner's.
+// Sorted by origin. Memory: 16 bytes for each LIMIT_STORE_INDEX_STEP of copies, or of what they were copied from.
+// Pure; the owner's.
 #ifndef SLUICE_STORE_MOVED_H
 #define SLUICE_STORE_MOVED_H
 
