@@ -248,6 +248,7 @@ static void machine_parts(void) {
     shutdown_hook(init_net_stop);
     pstore_collect();
     panics_count();
+    data_start(data_decided);
     result = init_net_start();
     if (result < 0) init_error("network: %s", errno_name(result));
     watchdog_turn();
@@ -256,7 +257,6 @@ static void machine_parts(void) {
     watchdog_turn();
     clock_start();
     init_update_start();
-    data_start(data_decided);
 }
 
 static int loop_begin(const sigset_t *signals) {

@@ -66,7 +66,7 @@ typedef struct net_state {
     bool open, configured, up;
     bool by_default; // there are no blocks: one for every interface stands in
     init_watch events;
-    init_timer layout_timer;
+    init_timer layout_timer, assign_timer;
     u32 block_count;
     network_config blocks[LIMIT_NETWORKS_MAX];
     net_iface ifaces[LIMIT_NET_IFACES];

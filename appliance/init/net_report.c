@@ -100,7 +100,7 @@ static void add_iface(yyjson_mut_doc *doc, yyjson_mut_val *list, const net_iface
 }
 
 static void add_sysctls(yyjson_mut_doc *doc, yyjson_mut_val *root) {
-    static const char *const words[] = {"set", "absent", "failed"};
+    static const char *const words[] = {"set", "absent", "failed", "command line"};
     const sysctl_row *rows;
     const sysctl_result *results;
     u32 count = sysctl_applied(&rows, &results);

@@ -208,6 +208,13 @@ static void on_layout(init_timer *t) {
     layout_run();
 }
 
+static void on_assign(init_timer *t) {
+    (void)t;
+    for (u32 n = 0; n < LIMIT_NET_IFACES; n++) {
+        if (net.ifaces[n].index != 0) assign(&net.ifaces[n]);
+    }
+}
+
 static net_iface *slot_for(const rtnl_link *l) {
     static u32 number;
     net_iface *i = net_iface_find(l->index);
@@ -374,6 +381,7 @@ int init_net_start(void) {
     net.open = true;
     net.events = (init_watch){.name = "rtnetlink", .on_ready = on_events, .fd = net.netlink.event_fd};
     net.layout_timer = (init_timer){.name = "layout", .on_fire = on_layout};
+    net.assign_timer = (init_timer){.name = "net configure", .on_fire = on_assign};
     rc = rtnl_link_up(&net.netlink, 1, true); // the loopback is always the first
     if (rc != 0) init_warn("net: can not bring the loopback up: %s", errno_name(rc));
     rc = init_loop_watch(&net.events, EPOLLIN);
@@ -393,9 +401,8 @@ void init_net_configure(const config *c) {
     if (net.by_default) net.blocks[net.block_count++] = everything;
     net.configured = true;
     if (!net.open) return;
-    for (u32 n = 0; n < LIMIT_NET_IFACES; n++) {
-        if (net.ifaces[n].index != 0) assign(&net.ifaces[n]);
-    }
+    // In the loop's next turn: bringing a card up takes longer than starting the gateway, which is started in this one.
+    init_timer_set(&net.assign_timer, 0);
     // Moving interrupts and steering costs as much as the rest of the start: not in the gateway's way.
     init_timer_set(&net.layout_timer, LAYOUT_DELAY_MS);
 }
@@ -411,6 +418,7 @@ void init_net_stop(void) {
         init_timer_clear(&i->report);
     }
     init_timer_clear(&net.layout_timer);
+    init_timer_clear(&net.assign_timer);
     metadata_stop();
     if (!net.open) return;
     init_loop_unwatch(&net.events);

@@ -11,6 +11,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "init/cmdline.h"
 #include "init/control.h"
 #include "init/init_log.h"
 
@@ -107,8 +108,31 @@ static sysctl_row applied[SYSCTL_ROWS_MAX];
 static sysctl_result results[SYSCTL_ROWS_MAX];
 static u32 applied_count;
 
+bool sysctl_word_names(const char *word, const char *name) {
+    static const char prefix[] = "sysctl";
+    if (strncmp(word, prefix, sizeof(prefix) - 1) != 0) return false;
+    word += sizeof(prefix) - 1;
+    if (*word != '.' && *word != '/') return false;
+    for (word++; *word != '\0' && *name != '\0'; word++, name++) {
+        if (*word != *name && !(*word == '.' && *name == '/')) return false;
+    }
+    return *word == *name;
+}
+
+static void look_for_row(void *context, const char *key, const char *value) {
+    const sysctl_row **row = context;
+    (void)value;
+    if (*row != NULL && sysctl_word_names(key, (*row)->name)) *row = NULL;
+}
+
+static bool on_command_line(const sysctl_row *row) {
+    init_cmdline_each(look_for_row, &row);
+    return row == NULL;
+}
+
 static sysctl_result apply_row(const sysctl_row *row) {
     char path[128];
+    if (init_is_real() && on_command_line(row)) return SYSCTL_COMMAND_LINE;
     // In a test's network namespace: nothing of the machine around it.
     if (!init_is_real() && strncmp(row->name, "net/", 4) != 0) return SYSCTL_ABSENT;
     snprintf(path, sizeof(path), "/proc/sys/%s", row->name);
@@ -124,16 +148,16 @@ static sysctl_result apply_row(const sysctl_row *row) {
 
 void sysctl_apply(void) {
     struct sysinfo info;
-    u32 set = 0, absent = 0;
+    u32 count_of[SYSCTL_COMMAND_LINE + 1] = {0};
     u64 ram = sysinfo(&info) == 0 ? (u64)info.totalram * info.mem_unit : 256 * MIB;
     applied_count = sysctl_plan(ram, applied);
     for (u32 i = 0; i < applied_count; i++) {
         results[i] = apply_row(&applied[i]);
-        set += results[i] == SYSCTL_SET;
-        absent += results[i] == SYSCTL_ABSENT;
+        count_of[results[i]]++;
     }
-    init_info("sysctl: %u kernel settings for %llu MiB of memory, %u not in this kernel, %u refused", set,
-              (unsigned long long)(ram / MIB), absent, applied_count - set - absent);
+    init_info("sysctl: %u kernel settings for %llu MiB of memory, %u left to the command line, %u not in this kernel, "
+              "%u refused", count_of[SYSCTL_SET], (unsigned long long)(ram / MIB), count_of[SYSCTL_COMMAND_LINE],
+              count_of[SYSCTL_ABSENT], count_of[SYSCTL_FAILED]);
 }
 
 u32 sysctl_applied(const sysctl_row **rows, const sysctl_result **out) {

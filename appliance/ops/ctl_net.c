@@ -112,7 +112,7 @@ static void print_layout(yyjson_val *layout) {
 void ctl_print_net(yyjson_val *root) {
     char line[320];
     yyjson_val *row;
-    size_t k, max, set = 0, absent = 0, failed = 0;
+    size_t k, max, set = 0, absent = 0, failed = 0, told = 0;
     print_line("network", yyjson_get_bool(yyjson_obj_get(root, "up")) ? "up" : "not up");
     print_interfaces(root);
     print_layout(yyjson_obj_get(root, "layout"));
@@ -121,9 +121,10 @@ void ctl_print_net(yyjson_val *root) {
         set += strcmp(result, "set") == 0;
         absent += strcmp(result, "absent") == 0;
         failed += strcmp(result, "failed") == 0;
+        told += strcmp(result, "command line") == 0;
     }
-    snprintf(line, sizeof(line), "%zu set, %zu not in this kernel, %zu refused (--json lists them)", set, absent,
-             failed);
+    snprintf(line, sizeof(line), "%zu set, %zu left to the command line, %zu not in this kernel, %zu refused (--json lists them)",
+             set, told, absent, failed);
     printf("\n");
     print_line("sysctls", line);
 }

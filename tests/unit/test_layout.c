@@ -205,13 +205,25 @@ static void test_sysctls(void **state) {
     assert_string_equal(value_of(rows, count, "net/ipv4/tcp_fin_timeout"), "15");
 }
 
+static void test_sysctl_words(void **state) {
+    (void)state;
+    assert_true(sysctl_word_names("sysctl.kernel.io_uring_disabled", "kernel/io_uring_disabled"));
+    assert_true(sysctl_word_names("sysctl.kernel/io_uring_disabled", "kernel/io_uring_disabled"));
+    assert_true(sysctl_word_names("sysctl/net/ipv4/tcp_rmem", "net/ipv4/tcp_rmem"));
+    assert_false(sysctl_word_names("sysctl.net.ipv4.tcp_rme", "net/ipv4/tcp_rmem"));
+    assert_false(sysctl_word_names("sysctl.net.ipv4.tcp_rmem2", "net/ipv4/tcp_rmem"));
+    assert_false(sysctl_word_names("sysctl", "net/ipv4/tcp_rmem"));
+    assert_false(sysctl_word_names("sysctlx.net.ipv4.tcp_rmem", "net/ipv4/tcp_rmem"));
+    assert_false(sysctl_word_names("net.ipv4.tcp_rmem", "net/ipv4/tcp_rmem"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_queue_each), cmocka_unit_test(test_one_queue),
         cmocka_unit_test(test_shares),         cmocka_unit_test(test_more_queues_than_cpus),
         cmocka_unit_test(test_channels),       cmocka_unit_test(test_every_shape),
         cmocka_unit_test(test_names),          cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_sysctls),
+        cmocka_unit_test(test_sysctls),        cmocka_unit_test(test_sysctl_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
