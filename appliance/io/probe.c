@@ -88,8 +88,9 @@ static int probe_scenario(const char **step) {
     *step = "send";
     struct iovec iov = {.iov_base = (char[]){'y'}, .iov_len = 1};
     if (io_send(e, &s.io, &iov, 1) != IO_PENDING) return -EINVAL;
+    // A send that goes out whole is done when it is submitted and makes no event: waiting for one would be 200 ms of each start.
     for (int turns = 0; s.sent == 0 && turns < 8; turns++) {
-        result = turn(e);
+        result = turns == 0 ? io_run(e, 0) : turn(e);
         if (result < 0) return result;
     }
     if (s.sent != 1) return s.sent < 0 ? s.sent : -EINVAL;
