@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // control.h: how the parts of `sluice init` tell each other what happened: the configuration is there, the
 // network is up, the machine is to go down; and what they may ask: how is the gateway?
-// Order at boot: mounts, consoles, watchdog, state record, identity, clock floor; data partition; configuration; the
-// network, while the gateway starts. The gateway starts as soon as init_config_ready was called and the data partition is
-// decided; the clock is set when init_network_up was called.
+// Order at boot: mounts, consoles, watchdog, state record, identity, clock floor; data partition; configuration;
+// the network, while the gateway starts. The gateway starts as soon as init_config_ready was called and the data
+// partition is decided; the clock is set when init_network_up was called.
 // All of it: init's loop only.
 #ifndef SLUICE_INIT_CONTROL_H
 #define SLUICE_INIT_CONTROL_H

@@ -88,7 +88,7 @@ static int probe_scenario(const char **step) {
     *step = "send";
     struct iovec iov = {.iov_base = (char[]){'y'}, .iov_len = 1};
     if (io_send(e, &s.io, &iov, 1) != IO_PENDING) return -EINVAL;
-    // A send that goes out whole is done when it is submitted and makes no event: waiting for one would be 200 ms of each start.
+    // A send that goes out whole is done when it is submitted and makes no event: no wait for one.
     for (int turns = 0; s.sent == 0 && turns < 8; turns++) {
         result = turns == 0 ? io_run(e, 0) : turn(e);
         if (result < 0) return result;

@@ -123,8 +123,8 @@ void ctl_print_net(yyjson_val *root) {
         failed += strcmp(result, "failed") == 0;
         told += strcmp(result, "command line") == 0;
     }
-    snprintf(line, sizeof(line), "%zu set, %zu left to the command line, %zu not in this kernel, %zu refused (--json lists them)",
-             set, told, absent, failed);
+    snprintf(line, sizeof(line), "%zu set, %zu left to the command line, %zu not in this kernel, %zu refused "
+             "(--json lists them)", set, told, absent, failed);
     printf("\n");
     print_line("sysctls", line);
 }
