@@ -95,7 +95,8 @@ def kvm_works(arch, kernel):
 
 def arguments(args, disk, monitor, variables, kvm):
     arch = args.arch
-    machine = "q35" if arch == "x86_64" else "virt"
+    # With a firmware QEMU gives a virt machine an ACPI power button only, which U-Boot's world without ACPI does not see.
+    machine = "q35" if arch == "x86_64" else "virt,acpi=off" if args.firmware == "uboot" else "virt"
     cpu = "host" if kvm else ("max" if arch == "x86_64" else "cortex-a72")
     out = [QEMU[arch], "-nodefaults", "-no-user-config", "-display", "none", "-name", "sluice", "-M", machine, "-cpu", cpu,
            "-accel", "kvm" if kvm else "tcg,thread=multi", "-m", str(args.memory), "-smp", str(args.cpus),
