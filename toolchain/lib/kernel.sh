@@ -72,6 +72,7 @@ recipe_kernel() {
     KCONFIG_ALLCONFIG=$out/fragments kernel_make "$arch" "$tree" allnoconfig
     kernel_config_check "$tree/.config" "${fragments[@]}"
     cp "$tree/.config" "$out/config"
+    cp "$REPO/kconfig/common/bootconfig" "$tree/bootconfig"
     gcc -O2 -o "$out/gen_init_cpio" "$tree/usr/gen_init_cpio.c"
     "$out/gen_init_cpio" -t 0 /dev/null >"$tree/initramfs.cpio"
     # shellcheck disable=SC2046 # a list of targets
@@ -84,7 +85,7 @@ kernel_prepare() {
     dep_fetch linux
     mapfile -t fragments < <(kernel_fragments "$arch")
     key=$({
-        cat "$(dep_record linux)" "${fragments[@]}"
+        cat "$(dep_record linux)" "${fragments[@]}" "$REPO/kconfig/common/bootconfig"
         declare -f recipe_kernel kernel_make kernel_targets cache_unpack
         printf '%s\n' "${KERNEL_UNUSED[@]}"
         cc_identity "$(tool_prefix "$arch")gcc"
