@@ -121,6 +121,12 @@ check qcow2/content qemu-img compare -f qcow2 -F raw "$scratch/qcow2" "$scratch/
 printf 'log { level = debug; }\n' >"$scratch/sluice.conf"
 check config/made make_image x86_64 "$scratch/with-config" --config "$scratch/sluice.conf" --size 48m
 check config/there cmp <(mtype -i "$scratch/with-config@@2M" ::/sluice.conf) "$scratch/sluice.conf"
+check extlinux/made make_image aarch64 "$scratch/extlinux" --extlinux --append quiet
+check extlinux/small is_small "$scratch/extlinux"
+check extlinux/kernel cmp <(mtype -i "$scratch/extlinux@@2M" ::/sluice/Image) "$scratch/system"
+check extlinux/words grep -q "append .*quiet sluice.slot=a sluice.loader=extlinux" \
+    <(mtype -i "$scratch/extlinux@@2M" ::/extlinux/extlinux.conf)
+check extlinux/refuses-x86 refuses "for arm64 boards" make_image x86_64 "$scratch/x" --extlinux
 check refuses-small refuses "too small" make_image x86_64 "$scratch/x" --size 16m
 check refuses-format refuses "unknown format" make_image x86_64 "$scratch/x" --format iso
 check refuses-lonely-key refuses "two files" make_image x86_64 "$scratch/x" --sb-key "$scratch/system"

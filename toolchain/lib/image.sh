@@ -8,6 +8,8 @@
 #   3 sluice-state  raw: the state record
 #   4 sluice-data   ext4, grown at first boot
 #
+# An image for U-Boot without EFI (--extlinux) has the uncompressed kernel on its ESP instead of loaders and slots.
+#
 # Everything on the ESP that is ever written later (slots, environment) has its full size from the start: an
 # update overwrites sectors in place and changes neither the FAT nor a directory.
 # Equal inputs give equal bytes: fixed identifiers, all times are SOURCE_DATE_EPOCH.
@@ -86,16 +88,11 @@ slot_file() {
     [ "$(stat -c %s "$out")" -eq "$SLOT_BYTES" ] || { echo "$out: the signature changed its size"; return 1; }
 }
 
-# image_esp DIR: the ESP as DIR/esp from DIR/slot, the loader and what the operator added.
-image_esp() {
-    local dir=$1 fat=$1/esp name
-    local name_efi=BOOTX64.EFI
+# image_slots DIR FAT: the loader, the two slots and the loader's environment.
+image_slots() {
+    local dir=$1 fat=$2 name name_efi=BOOTX64.EFI
     [ "$IMAGE_ARCH" = x86_64 ] || name_efi=BOOTAA64.EFI
-    truncate -s "$ESP_BYTES" "$fat"
-    # 2 KiB clusters: FAT16 for every size here. 8 reserved sectors and FATs of whole 2 KiB put the data area on a
-    # 4 KiB boundary.
-    mformat -i "$fat" -T $((ESP_BYTES / 512)) -h 64 -s 32 -H 4096 -c 4 -R 8 -r 32 -L $((2 * ESP_BYTES / MIB)) -N "$IMAGE_FAT_SERIAL" -v SLUICE ::
-    mmd -i "$fat" ::/EFI ::/EFI/BOOT ::/sluice
+    mmd -i "$fat" ::/EFI ::/EFI/BOOT
     sign_efi "$IMAGE_LOADER_EFI/loader" "$dir/loader.efi"
     mcopy -i "$fat" "$dir/loader.efi" "::/EFI/BOOT/$name_efi"
     mcopy -i "$fat" "$dir/slot" ::/sluice/a.efi
@@ -103,16 +100,29 @@ image_esp() {
     env_block slot=a try= tried= >"$dir/bootenv"
     env_block slot=a >"$dir/bootgood"
     for name in bootenv bootgood; do mcopy -i "$fat" "$dir/$name" "::/sluice/$name"; done
-    if [ -n "$IMAGE_APPEND" ]; then
-        env_block "args=$IMAGE_APPEND" >"$dir/args"
-        mcopy -i "$fat" "$dir/args" ::/sluice/args
-    fi
+    [ -n "$IMAGE_APPEND" ] || return 0
+    env_block "args=$IMAGE_APPEND" >"$dir/args"
+    mcopy -i "$fat" "$dir/args" ::/sluice/args
+}
+
+# image_extlinux DIR FAT IMAGE: what U-Boot's own boot menu needs. Its booti takes no EFI file: the kernel is the plain Image.
+image_extlinux() {
+    mmd -i "$2" ::/extlinux
+    sed "s|@CMDLINE@|$IMAGE_CMDLINE $IMAGE_APPEND|" "$REPO/image/extlinux.conf" >"$1/extlinux.conf"
+    mcopy -i "$2" "$1/extlinux.conf" ::/extlinux/extlinux.conf
+    mcopy -i "$2" "$3" ::/sluice/Image
+}
+
+# image_esp DIR SYSTEM: the ESP as DIR/esp from DIR/slot or SYSTEM, the loader and what the operator added.
+image_esp() {
+    local dir=$1 fat=$1/esp
+    truncate -s "$ESP_BYTES" "$fat"
+    # 2 KiB clusters: FAT16 for every size here. 8 reserved sectors and FATs of whole 2 KiB put the data area on a
+    # 4 KiB boundary.
+    mformat -i "$fat" -T $((ESP_BYTES / 512)) -h 64 -s 32 -H 4096 -c 4 -R 8 -r 32 -L $((2 * ESP_BYTES / MIB)) -N "$IMAGE_FAT_SERIAL" -v SLUICE ::
+    mmd -i "$fat" ::/sluice
+    if [ -n "$IMAGE_EXTLINUX" ]; then image_extlinux "$dir" "$fat" "$2"; else image_slots "$dir" "$fat"; fi
     if [ -n "$IMAGE_CONFIG" ]; then mcopy -i "$fat" "$IMAGE_CONFIG" ::/sluice.conf; fi
-    if [ -n "$IMAGE_EXTLINUX" ]; then
-        mmd -i "$fat" ::/extlinux
-        sed "s|@CMDLINE@|$IMAGE_CMDLINE|" "$REPO/image/extlinux.conf" >"$dir/extlinux.conf"
-        mcopy -i "$fat" "$dir/extlinux.conf" ::/extlinux/extlinux.conf
-    fi
 }
 
 image_data() {
@@ -172,8 +182,8 @@ image_make() {
     # shellcheck disable=SC2064 # the path as it is now
     trap "rm -rf '$dir'" EXIT
     export MTOOLS_SKIP_CHECK=1 TZ=UTC MTOOLSRC=/dev/null
-    slot_file "$3" "$dir/slot"
-    image_esp "$dir"
+    [ -n "$IMAGE_EXTLINUX" ] || slot_file "$3" "$dir/slot"
+    image_esp "$dir" "$3"
     image_disk "$dir" "$2"
     image_convert "$dir" "$1" "$4"
 }
@@ -215,6 +225,12 @@ image_arguments() {
     [ -n "$(image_suffix "$IMAGE_FORMAT")" ] || image_usage "unknown format '$IMAGE_FORMAT'"
     [ -z "$SB_KEY$SB_CERT" ] || { [ -r "$SB_KEY" ] && [ -r "$SB_CERT" ]; } ||
         image_usage "--sb-key and --sb-cert name two files that can be read"
+    if [ -n "$IMAGE_EXTLINUX" ]; then
+        [ "$IMAGE_ARCH" = aarch64 ] || image_usage "--extlinux is for arm64 boards whose U-Boot has no EFI"
+        [ -z "$SB_KEY" ] || image_usage "--extlinux: without EFI nobody checks a signature"
+        # The kernel is not compressed; the disk stays at its size.
+        ESP_BYTES=$((22 * MIB)) DATA_BYTES_MIN=$((6 * MIB))
+    fi
     local file
     for file in "$IMAGE_CONFIG" "$IMAGE_EFI" "${IMAGE_UPDATE_KEYS[@]}"; do
         [ -z "$file" ] || [ -r "$file" ] || image_usage "$file: can not be read"
@@ -245,6 +261,7 @@ command_image() {
     if [ -z "$IMAGE_EFI" ]; then
         image_system
         IMAGE_EFI=$OUT/$IMAGE_ARCH/sluice.efi
+        [ -z "$IMAGE_EXTLINUX" ] || IMAGE_EFI=$OUT/$IMAGE_ARCH/Image
         built=1
     fi
     IMAGE_CMDLINE=$(image_cmdline "$IMAGE_ARCH")
