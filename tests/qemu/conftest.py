@@ -23,6 +23,7 @@ TEST_GUARD_S = 180 * machines.SLOWER
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config):
     config.addinivalue_line("markers", "guard(seconds): hang guard of one test")
+    config.addinivalue_line("markers", "nightly: too long for each change; run by nightly.sh")
     if os.environ.get("QEMU_RESULT"):
         config.pluginmanager.unregister(name="terminalreporter")
         config.pluginmanager.register(reporter.Reporter(os.environ["QEMU_RESULT"]))

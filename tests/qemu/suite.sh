@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The appliance in virtual machines, both architectures, under TCG.
 #
-# usage: suite.sh [pytest arguments: files, -k ...]
+# usage: suite.sh [pytest arguments: files, -k ...]; nightly.sh for the long ones, marked so
 # Reads OUT and REPO from the environment; the kernels and images of $OUT have to be built. The files are spread over
 # QEMU_SHARDS pytest processes (default 2), because much of a machine's life is waiting. Prints a line per test, and
 # last "N passed, N failed, N skipped". The exit status is 0 when nothing failed.
@@ -24,7 +24,8 @@ export PYTHONDONTWRITEBYTECODE=1
 i=0
 while [ "$i" -lt "$shards" ]; do
     QEMU_SHARD=$i/$shards QEMU_RESULT=$work/result.$i \
-        /usr/bin/python3 -m pytest -p no:cacheprovider -c /dev/null --rootdir "$here" "$@" &
+        /usr/bin/python3 -m pytest -p no:cacheprovider -c /dev/null --rootdir "$here" \
+        -m "${QEMU_MARK:-not nightly}" "$@" &
     pids="$pids $!"
     i=$((i + 1))
 done

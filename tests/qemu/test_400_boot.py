@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disk image starts from each firmware, serves, grows its data partition, and writes nothing to its ESP meanwhile."""
+"""The disk image starts from each firmware, serves, grows its data partition, writes nothing to its ESP meanwhile, and goes
+down in order when its power button is pressed."""
 import hashlib
 import os
 
 import pytest
 
 from blackbox import http
+from blackbox.client import Device, frame
 from harness import image
-from harness.vm import Vm
+from harness.vm import BOOT_GUARD_S, Vm
 
 WAYS = [("x86_64", "q35", "bios"), ("x86_64", "q35", "uefi"), ("aarch64", "virt", "uefi"), ("aarch64", "virt", "uboot")]
 
@@ -32,12 +34,38 @@ def test_boots(images, tmp_path, arch, machine, kind):
     disk = image.copy(images[arch], str(tmp_path / "disk"), size_mib=64)
     before = esp_hash(disk)
     # U-Boot leaves no entropy and little memory layout to choose from; UEFI itself wants some 100 MiB.
-    with Vm(arch, machine, boot=None, disks=[disk], memory=256, extra=image.firmware(arch, kind)) as vm:
+    with Vm(arch, machine, boot=None, disks=[disk], memory=256, extra=image.firmware(arch, kind),
+            machine_options=image.machine_options(kind)) as vm:
         vm.wait_ready()
         status, text = image.ctl(vm, "update")
         assert status == 0, text
         assert "slot      a" in text and "state     idle" in text, text
+        use_and_switch_off(vm)
     assert esp_hash(disk) == before
+
+
+def use_and_switch_off(vm):
+    with Device(vm.address(7000), guard_s=30) as device:
+        device.send(frame(b"from a client"))
+        device.expect(frame(b"from a client"))
+    assert vm.get("/api/status").json()["engine"] == "uring"
+    assert "data partition: grown to" in vm.console(), vm.explain("the data partition was not grown")
+    vm.press_power()
+    assert vm.wait_exit(BOOT_GUARD_S) == 0
+    assert "stopped in order" in vm.console(), vm.console()[-2000:]
+
+
+@pytest.mark.nightly
+def test_extlinux(tmp_path):
+    """U-Boot's own menu, as on a board whose U-Boot has no EFI: it takes the plain kernel, and there are no slots."""
+    disk = image.build("aarch64", str(tmp_path / "disk"), "--extlinux", kernel="Image")
+    os.truncate(disk, 64 << 20)
+    with Vm("aarch64", "virt", boot=None, disks=[disk], memory=256, extra=image.firmware("aarch64", "uboot"),
+            machine_options=image.machine_options("uboot")) as vm:
+        vm.wait_ready()
+        status, text = image.ctl(vm, "update")
+        assert status == 0 and "state     off" in text, text
+        use_and_switch_off(vm)
 
 
 def test_other_slot_when_one_is_unreadable(images, tmp_path):
@@ -50,6 +78,7 @@ def test_other_slot_when_one_is_unreadable(images, tmp_path):
         assert status == 0 and "slot      b" in text and "fallback" in text, text
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not os.path.exists(image.SNAKEOIL + ".key"), reason="ovmf's example keys are not there")
 @pytest.mark.skipif(image.missing("x86_64", "secure") is not None, reason="no OVMF with Secure Boot")
 def test_secure_boot(tmp_path):

@@ -106,6 +106,7 @@ def test_refused_then_taken(images, updates, owner, tmp_path):
     assert (env["slot"], env["try"]) == ("b", ""), env
 
 
+@pytest.mark.nightly
 def test_from_url_and_failed_check(images, updates, owner, tmp_path):
     """An update from a URL, with a redirect; its system can not reach what the configuration names, and goes back."""
     disk = image.copy(images["x86_64"], str(tmp_path / "disk"))
@@ -147,7 +148,8 @@ PANICS, HANGS = "echo it panics\nsleep 1\nreboot", "echo it hangs\nsleep 100000"
 
 
 @pytest.mark.guard(300)
-@pytest.mark.parametrize("arch,machine,kind,script", [("x86_64", "q35", "uefi", HANGS), ("aarch64", "virt", "uboot", PANICS)],
+@pytest.mark.parametrize("arch,machine,kind,script", [
+    ("x86_64", "q35", "uefi", HANGS), pytest.param("aarch64", "virt", "uboot", PANICS, marks=pytest.mark.nightly)],
                          ids=["uefi-hangs", "uboot-panics"])
 def test_bad_system(images, owner, tmp_path, arch, machine, kind, script):
     """A system that restarts at once (as a panic does), or stands still until the machine is reset: the old one comes
@@ -168,6 +170,7 @@ def test_bad_system(images, owner, tmp_path, arch, machine, kind, script):
         wait_state(vm, "idle", "a")
 
 
+@pytest.mark.nightly
 @pytest.mark.guard(300)
 def test_power_cuts(images, updates, tmp_path):
     """The power goes at random instants of an update, also during its trial: what starts afterwards is one of the two."""

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of tests/qemu/helpers, compiled for the guest: static, so that they need nothing there."""
+"""Programs of tests/qemu/helpers, compiled for the guest with the product's own C library: static, so that they need nothing
+there."""
+import glob
 import os
 import subprocess
 import tempfile
@@ -10,12 +12,19 @@ _built = {}
 _directory = tempfile.TemporaryDirectory(prefix="sluice-helper-")
 
 
+def compiler(arch):
+    """The driver that the build made for the product (toolchain/lib/deps.sh); the newest where there are several."""
+    cache = os.environ.get("CACHE") or os.path.expanduser("~/.cache/sluice")
+    found = glob.glob(f"{cache}/built/sysroot-{arch}-*/bin/{arch}-sluice-cc")
+    assert found, f"{cache} has no compiler for {arch}: ./build.sh gateway --arch {arch} makes it"
+    return max(found, key=os.path.getmtime)
+
+
 def helper(name, arch):
     """The path of the compiled helper."""
     if (name, arch) not in _built:
-        compiler = "gcc" if os.uname().machine == arch else f"{arch}-linux-gnu-gcc"
         path = os.path.join(_directory.name, f"{name}-{arch}")
-        subprocess.run([compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-static",
+        subprocess.run([compiler(arch), "-O2", "-Wall", "-Wextra", "-Werror", "-static",
                         os.path.join(ROOT, "helpers", f"{name}.c"), "-o", path], check=True)
         _built[name, arch] = path
     return _built[name, arch]

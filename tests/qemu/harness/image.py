@@ -37,6 +37,11 @@ def firmware(arch, kind):
             "-drive", f"if=pflash,format=raw,unit=1,snapshot=on,file={variables}"]
 
 
+def machine_options(kind):
+    """For Vm. QEMU gives a virt machine with a firmware an ACPI power button, or, without ACPI, one in its device tree."""
+    return "acpi=off" if kind == "uboot" else ""
+
+
 def missing(arch, kind):
     """The firmware's file when this machine lacks it, else None."""
     if kind == "bios":
@@ -55,9 +60,9 @@ def _mtools(name, image, *args, **options):
     return run(name, "-i", image + ESP, *args, env={**os.environ, "MTOOLS_SKIP_CHECK": "1"}, **options)
 
 
-def build(arch, path, *options):
+def build(arch, path, *options, kernel="sluice.efi"):
     """An image of the system in $OUT, by `./build.sh image`."""
-    system = os.path.join(os.environ["OUT"], arch, "sluice.efi")
+    system = os.path.join(os.environ["OUT"], arch, kernel)
     run(os.path.join(REPO, "build.sh"), "image", "--arch", arch, "--efi", system, "--output", path, *options)
     return path
 

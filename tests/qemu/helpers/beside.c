@@ -6,9 +6,12 @@
 //
 //   accept:PORT       polls 127.0.0.1:PORT and tells the guest's clock when it is first accepted
 //   initcalls:USEC    the kernel's initcalls that took at least USEC (needs initcall_debug)
+//   log               all messages of the kernel with their time
 //   user              resident memory of every process but this one, and of all together
 //   idle:PORT:COUNT   opens COUNT framed connections, one frame each, tells the kernel's memory before and
 //                     after, and keeps them
+//   exec:PROGRAM:ARGUMENTS  runs a program (arguments separated by commas) with the console as its output, and tells
+//                     its exit status
 //   minimal:CONF      (first) be a minimal init: mount, load /modules/*, bring lo up, run the gateway
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -73,7 +76,7 @@ static int connect_to(unsigned port, unsigned source) {
 
 static void do_accept(unsigned port) {
     int fd;
-    while ((fd = connect_to(port, 0)) < 0) usleep(500);
+    while ((fd = connect_to(port, 0)) < 0) usleep(2000); // more often would be a load on the boot
     double t = boot_seconds();
     tell("accepted %.4f", t);
     close(fd);
@@ -95,6 +98,24 @@ static void do_initcalls(long usec_min) {
     }
     if (fd >= 0) close(fd);
     tell("initcalls end");
+}
+
+static void do_log(void) {
+    int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+    char record[1024];
+    ssize_t n;
+    while (fd >= 0 && ((n = read(fd, record, sizeof record - 1)) > 0 || errno == EPIPE)) {
+        if (n <= 0) continue;
+        record[n] = 0;
+        // "priority,sequence,microseconds,flags;text": Documentation/ABI/testing/dev-kmsg
+        unsigned long long usec;
+        char *text = strchr(record, ';');
+        if (!text || sscanf(record, "%*u,%*u,%llu", &usec) != 1) continue;
+        text[strcspn(text, "\n")] = 0;
+        tell("log %llu.%06llu %s", usec / 1000000, usec % 1000000, text + 1);
+    }
+    if (fd >= 0) close(fd);
+    tell("log end");
 }
 
 static void do_user(void) {
@@ -178,6 +199,25 @@ static void do_idle(unsigned port, unsigned count) {
     for (;;) pause();
 }
 
+static void do_exec(char *program, char *arguments) {
+    char *argv[32] = {program}, *rest;
+    int count = 1;
+    char *one = arguments ? strtok_r(arguments, ",", &rest) : NULL;
+    for (; one && count < 31; one = strtok_r(NULL, ",", &rest)) argv[count++] = one;
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = open("/dev/console", O_RDWR | O_NOCTTY);
+        for (int i = 0; i < 3; i++) dup2(fd, i);
+        execv(program, argv);
+        _exit(127);
+    }
+    int status = 0;
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    tell("exec %s: status %d signal %d", program, WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+         WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
+
 static void mount_basics(void) {
     mkdir("/proc", 0755);
     mkdir("/sys", 0755);
@@ -221,8 +261,10 @@ static void do_one(char *what) {
     unsigned a = first ? (unsigned)strtoul(first, NULL, 10) : 0, b = second ? (unsigned)strtoul(second, NULL, 10) : 0;
     if (strcmp(what, "accept") == 0) do_accept(a);
     else if (strcmp(what, "initcalls") == 0) do_initcalls(a);
+    else if (strcmp(what, "log") == 0) do_log();
     else if (strcmp(what, "user") == 0) do_user();
     else if (strcmp(what, "idle") == 0) do_idle(a, b);
+    else if (strcmp(what, "exec") == 0) do_exec(first, second);
     else if (strcmp(what, "sleep") == 0) sleep(a);
     else tell("unknown: %s", what);
 }

@@ -3,6 +3,7 @@
 // real init by exec, so that process 1 is the product's, untouched. meddle=WHAT of the kernel's command line:
 //
 //   crash:N    kills the gateway (SIGSEGV) N times, each time when it accepts connections
+//   panic      ends, which no init may: the kernel panics
 //   stop       stops every gateway (SIGSTOP) when it accepts connections
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -47,6 +48,8 @@ static void harm(int signo, long times) {
     while (times > 0) {
         pid_t pid = gateway();
         if (pid > 0 && pid != last && accepts(9600)) {
+            // One that is to stand still has to be known as ready before: until then it is given a minute.
+            if (signo == SIGSTOP) sleep(2);
             kill(pid, signo);
             last = pid;
             times--;
@@ -58,6 +61,7 @@ static void harm(int signo, long times) {
 int main(int argc, char **argv) {
     const char *what = getenv("meddle");
     (void)argc;
+    if (what != NULL && strcmp(what, "panic") == 0) return 1;
     if (what != NULL && fork() == 0) {
         if (strncmp(what, "crash:", 6) == 0) harm(SIGSEGV, atol(what + 6));
         if (strcmp(what, "stop") == 0) harm(SIGSTOP, 1000000);
