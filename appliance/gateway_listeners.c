@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "gateway.h"
 #include "net/listener.h"
+#include "net/tls_context.h"
+#include "net/tls_sessions.h"
 #include "ops/http.h"
 #include "reload.h"
 
@@ -29,9 +31,14 @@ static int row_add(gateway *gw, reload_job *job, const listener_config *conf, bo
     *row = (reload_listener){.conf = conf, .ops = ops, .shared = shared_find(gw, conf)};
     for (u32 i = 0; i < ARRAY_LEN(row->fds); i++) row->fds[i] = -1;
     job->count++;
-    if (row->shared != NULL) return 0;
+    int result = conf->tls.cert[0] != '\0' ? tls_sessions_init() : 0;
+    if (result == 0 && conf->tls.cert[0] != '\0') result = tls_context_load(conf, true, &row->tls, why, why_bytes);
+    if (result < 0 || row->shared != NULL) return result;
     row->shared = calloc(1, sizeof(*row->shared));
-    if (row->shared == NULL) return -ENOMEM;
+    if (row->shared == NULL) {
+        snprintf(why, why_bytes, "out of memory");
+        return -ENOMEM;
+    }
     snprintf(row->shared->name, sizeof(row->shared->name), "%s", conf->name);
     snprintf(row->shared->configured, sizeof(row->shared->configured), "%s", conf->bind.text);
     u32 first = ops ? gw->worker_count : 0;
@@ -39,12 +46,11 @@ static int row_add(gateway *gw, reload_job *job, const listener_config *conf, bo
     int cpus[LIMIT_WORKERS_MAX];
     for (u32 i = 0; i < count; i++) cpus[i] = gw->workers[first + i].cpu;
     bool nonblock = ops || io_kind_wants_nonblock(gw->engine);
-    int result = listener_sockets_open(conf, count, cpus, &row->fds[first], nonblock,
+    result = listener_sockets_open(conf, count, cpus, &row->fds[first], nonblock,
                                        &row->shared->bound, why, why_bytes);
     if (result < 0) {
         free(row->shared);
         row->shared = NULL;
-        job->count--;
         return result;
     }
     row->fresh = true;
@@ -88,6 +94,7 @@ int gateway_job_make(gateway *gw, const config *conf, reload_job **out, char *wh
 }
 
 void gateway_job_free(reload_job *job, bool failed) {
+    for (u32 i = 0; i < job->count; i++) tls_context_drop(job->listeners[i].tls);
     for (u32 i = 0; failed && i < job->count; i++) {
         reload_listener *row = &job->listeners[i];
         if (!row->fresh) continue;
@@ -111,6 +118,8 @@ void gateway_listeners_publish(gateway *gw, const reload_job *job) {
     // and connections of a removed listener still count on them. A reload is rare, an entry is small.
     for (u32 i = 0; i < job->count; i++) {
         const reload_listener *row = &job->listeners[i];
+        i64 ends_s = row->tls != NULL ? row->tls->not_after_s : 0;
+        __atomic_store_n(&row->shared->tls_not_after_s, ends_s, __ATOMIC_RELAXED);
         __atomic_store_n(&gw->listeners[i], row->shared, __ATOMIC_RELEASE);
         if (!row->fresh) continue;
         log_info("listener %s on %s (%s)", row->shared->name, row->shared->bound.text,

@@ -54,6 +54,24 @@
 #define LIMIT_MQTT_CONNACK_BYTES 2048u     // properties of a CONNACK
 #define LIMIT_NAME_BYTES 64u               // names of listeners, streams, uplinks
 
+// --- TLS ---
+#define LIMIT_TLS_CERTS 16u                // certificates of one listener
+#define LIMIT_TLS_CHAIN 8u                 // certificates in a chain of our own
+#define LIMIT_TLS_ALPN 4u                  // protocol names of one listener
+#define LIMIT_TLS_FILE_BYTES (8u << 20)    // of a certificate, key, CA or deny file
+#define LIMIT_TLS_PEM_OBJECTS 512u         // certificates and the like in one file
+#define LIMIT_TLS_DENIED 262144u           // certificates that a listener refuses by name
+#define LIMIT_TLS_IDENTITY_BYTES 128u      // of a name taken from a client's certificate
+#define LIMIT_TLS_HANDSHAKES 256u          // of one worker at once; others wait
+#define LIMIT_TLS_TURN_US 2000u            // handshake work of one turn of the loop, once others wait
+#define LIMIT_TLS_SLOW_MS 3000u            // without progress so long: gives way when others wait
+#define LIMIT_TLS_FLIGHT_BYTES 65536u      // a peer's bytes that wait for their turn in its handshake
+#define LIMIT_TLS_CLIENT_MS 20000u         // a handshake with a server must be done by then
+#define LIMIT_TLS_ALERTS 16u               // warnings of a peer in one connection
+#define LIMIT_TLS_SESSIONS 16384u          // sessions that can be resumed, whole process, power of two
+#define LIMIT_TLS_SESSION_S 86400u         // and for how long
+#define LIMIT_TLS_EXPIRY_WARN_S (30u * 86400u) // a certificate of ours that ends within it is warned of
+
 // --- routing ---
 #define LIMIT_MATCH_CACHE 4096u            // topics of a worker whose matching filters are remembered
 #define LIMIT_INSPECT_PLACES 1024u         // places of a table one message for operators looks at

@@ -23,6 +23,7 @@ void reload_apply(worker *w, reload_job *job) {
             listener_remove(l);
         } else {
             listener_configure(l, row->conf);
+            listener_set_tls(l, row->tls);
         }
     }
     for (u32 i = 0; i < job->count; i++) {
@@ -30,7 +31,10 @@ void reload_apply(worker *w, reload_job *job) {
         int fd = row->fds[w->index];
         if (row->ops != w->is_ops || fd < 0) continue;
         int result = w->draining ? -1 : listener_add(w, row->conf, row->shared, fd);
-        if (result == 0) continue;
+        if (result == 0) {
+            listener_set_tls(w->listeners[w->listener_count - 1], row->tls);
+            continue;
+        }
         close(fd);
         if (!w->draining) {
             log_error("worker %u: listener %s: not opened: %s", w->index, row->conf->name,

@@ -11,6 +11,7 @@ typedef struct reload_listener {
     const listener_config *conf;
     listener_shared *shared;      // existing or new
     int fds[LIMIT_WORKERS_MAX + 1]; // new listener: one for each worker that gets it; -1 = existing
+    struct tls_context *tls;      // NULL: without TLS; a reference of the job's
     bool ops;                     // belongs to the operations worker
     bool fresh;                   // sockets and shared were made for this job
 } reload_listener;

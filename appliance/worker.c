@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "broker/broker.h"
 #include "net/listener.h"
+#include "net/tls_admission.h"
 #include "ops/request.h"
 #include "post.h"
 #include "sandbox/sandbox.h"
@@ -185,6 +186,7 @@ void worker_fini(worker *w) {
     }
     mqtt_sessions_destroy(w->sessions);
     if (w->broker != NULL) broker_destroy(w->broker);
+    tls_admission_free(w);
     store_destroy(w->store);
     if (w->wheel != NULL) timer_wheel_destroy(w->wheel);
     io_destroy(w->engine);
@@ -324,7 +326,8 @@ static u32 flush_dirty(worker *w) {
 }
 
 static u64 wait_deadline(worker *w) {
-    if (w->more_inbox || w->dirty != NULL || w->outcome_wanted || !post_sleep(w)) return 0;
+    if (w->more_inbox || w->dirty != NULL || w->outcome_wanted) return 0;
+    if ((w->tls != NULL && tls_admission_has_work(w)) || !post_sleep(w)) return 0;
     if (w->draining && w->drain_cursor < w->conns_max && w->conns_used > 0) return 0;
     u64 deadline = MAX(timer_next_ns(w->wheel), w->timers_rest_ns);
     // Once it has struck everything is closing: what is left is told by the engine.
@@ -390,6 +393,7 @@ bool worker_loop_once(worker *w) {
     inbox_run(w);
     if (LIKELY(started_ns >= w->timers_rest_ns)) timer_run(w->wheel, started_ns);
     if (UNLIKELY(w->draining)) drain_step(w);
+    tls_admission_run(w);
     post_overflow_run(w);
     unblock_publishers(w);
     // Before the flush: what was acknowledged by the commit that has ended leaves in this turn.

@@ -20,6 +20,7 @@
 #include "conf/config.h"
 #include "io/io.h"
 #include "net/conn.h"
+#include "net/tls_error.h"
 #include "store/log.h"
 
 typedef struct broker broker;
@@ -67,6 +68,11 @@ typedef struct worker_metrics {
     counter mqtt_drops[MQTT_DROP_REASONS];
     counter mqtt_wills;
     counter ws_upgrades, ws_refused; // WebSocket handshakes
+    counter tls_full, tls_resumed;           // handshakes done
+    counter tls_failures[TLS_FAILURES];      // handshakes that failed, by reason
+    counter tls_handshaking, tls_waiting;    // now: under way; waiting to begin
+    counter tls_kernel_send, tls_kernel_receive; // connections handed to the kernel, by direction
+    counter tls_kernel_refused;              // not handed over although the kernel has TLS
     counter events_dropped;
     counter posts, post_overflows; // messages to other workers; those that found the ring full
     counter wakes_sent;
@@ -109,6 +115,7 @@ struct worker {
     conn *blocked;                 // publishers waiting for room in rings
     listener *listeners[LIMIT_LISTENERS_MAX];
     u32 listener_count;
+    struct tls_worker *tls;        // handshakes (net/tls_admission.h); NULL until the first
     broker *broker;
     mqtt_sessions *sessions;       // device workers
     store *store;                  // device workers; NULL: nothing is durable

@@ -101,7 +101,9 @@ static void check_identity(check *k) {
         l->anonymous = !is_given(k, "anonymous") || l->anonymous;
         return;
     }
-    if (!is_given(k, "anonymous")) l->anonymous = bind_is_local(&l->bind) && !has_token;
+    // Who shows a certificate of client_ca is known.
+    bool certified = l->tls.cert[0] != '\0' && l->tls.client_auth == TLS_CLIENT_REQUIRED;
+    if (!is_given(k, "anonymous")) l->anonymous = (bind_is_local(&l->bind) || certified) && !has_token;
     if (has_token && l->anonymous) {
         conf_errors_add(k->errors, line_of(k, "anonymous"), where(k, "anonymous"),
                         "yes lets devices in without the token that this listener asks for; remove "
@@ -200,11 +202,49 @@ static void check_pairs(check *k) {
     }
 }
 
+static u32 list_count(const char *list) {
+    u32 count = 0;
+    for (; *list != '\0'; list++) count += *list == '\n';
+    return count;
+}
+
+static u32 tls_line(const check *k, const char *key) {
+    u32 line = k->lines->listener[k->index][schema_index(SECTION_TLS, key)];
+    return line != 0 ? line : k->lines->listener_begin[k->index];
+}
+
+// The files themselves are read when the gateway starts, and by `sluice check`.
+static void check_tls(check *k) {
+    listener_config *l = current(k);
+    bool given = k->lines->listener[k->index][schema_index(SECTION_TLS, "client_auth")] != 0;
+    bool has_ca = l->tls.client_ca[0] != '\0';
+    if (!given) l->tls.client_auth = has_ca ? TLS_CLIENT_REQUIRED : TLS_CLIENT_NONE;
+    if (l->tls.cert[0] == '\0') return;
+    u32 certs = list_count(l->tls.cert), keys = list_count(l->tls.key);
+    if (certs > LIMIT_TLS_CERTS) {
+        conf_errors_add(k->errors, tls_line(k, "cert"), where(k, "tls: cert"), "%u files; allowed: at most %u", certs,
+                        LIMIT_TLS_CERTS);
+    }
+    if (keys > certs) {
+        conf_errors_add(k->errors, tls_line(k, "key"), where(k, "tls: key"), "%u keys for %u certificates", keys,
+                        certs);
+    }
+    if (l->tls.client_auth != TLS_CLIENT_NONE && !has_ca) {
+        conf_errors_add(k->errors, tls_line(k, "client_auth"), where(k, "tls: client_auth"),
+                        "certificates of clients can not be checked without client_ca");
+    }
+    if (l->tls.deny[0] != '\0' && l->tls.client_auth == TLS_CLIENT_NONE) {
+        conf_errors_add(k->errors, tls_line(k, "deny"), where(k, "tls: deny"),
+                        "is of no use when no client shows a certificate; set client_ca");
+    }
+}
+
 static void check_listener(check *k) {
     listener_config *l = current(k);
     check_pairs(k);
     if (k->lines->listener_wrong[k->index]) return;
     check_mode_settings(k);
+    check_tls(k);
     check_identity(k);
     check_output_budget(k);
     check_memory(k);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "conf/config.h"
+#include "net/tls_context.h"
 
 #define STATUS_OK 0
 #define STATUS_WRONG 2
@@ -67,6 +68,22 @@ static void print_config(const config *c) {
     free(text);
 }
 
+// What the configuration names and the start would read.
+static int check_tls_files(const config *c) {
+    char why[768];
+    int status = STATUS_OK;
+    for (u32 i = 0; i < c->listener_count; i++) {
+        tls_context *context = NULL;
+        if (c->listeners[i].tls.cert[0] == '\0') continue;
+        if (tls_context_load(&c->listeners[i], false, &context, why, sizeof(why)) < 0) {
+            fprintf(stderr, "%s: %s\n", c->source, why);
+            status = STATUS_WRONG;
+        }
+        tls_context_drop(context);
+    }
+    return status;
+}
+
 int check_main(int argc, char **argv) {
     check_options o = {0};
     int status = parse_options(&o, argc, argv);
@@ -85,6 +102,7 @@ int check_main(int argc, char **argv) {
         fprintf(stderr, "%s\n", error->text);
         status = STATUS_WRONG;
     }
+    if (status == STATUS_OK) status = check_tls_files(c);
     if (status == STATUS_OK) {
         printf("%s%s: ok\n", o.print ? "# " : "", c->source);
         if (o.print) print_config(c);

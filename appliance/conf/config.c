@@ -137,11 +137,36 @@ static u32 block_end(const conf_source *s, u32 i) {
 }
 
 static void apply_block(parse *p, section_kind section, void *base, u32 *lines, u32 at,
+                        const char *where);
+
+static bool is_tls(const conf_node *n) {
+    return n->key_len == 3 && memcmp(n->key, "tls", 3) == 0;
+}
+
+// The one block that stands in another: listener NAME { tls { ... } }.
+static void apply_tls(parse *p, void *base, u32 *lines, u32 at, const char *listener) {
+    const conf_node *n = &p->source.nodes[at];
+    char where[LIMIT_NAME_BYTES + 32], allowed[SETTING_TEXT_BYTES];
+    u32 cert = schema_index(SECTION_TLS, "cert");
+    snprintf(where, sizeof(where), "%s: tls", listener);
+    if (n->kind != NODE_BLOCK) {
+        conf_errors_add(&p->errors, n->line, where, "is a block: tls { cert = \"...\"; key = \"...\"; }");
+        return;
+    }
+    u32 before = p->errors.count;
+    apply_block(p, SECTION_TLS, base, lines, at, where);
+    if (lines[cert] != 0 || p->errors.count != before) return;
+    conf_errors_add(&p->errors, n->line, where, "cert is missing; allowed: %s",
+                    setting_describe(&schema_settings[cert], allowed));
+}
+
+static void apply_block(parse *p, section_kind section, void *base, u32 *lines, u32 at,
                         const char *where) {
     const conf_node *nodes = p->source.nodes;
     u32 end = block_end(&p->source, at);
     for (u32 i = at + 1; i < end; i = block_end(&p->source, i)) {
-        apply_key(p, section, base, lines, &nodes[i], where);
+        if (section == SECTION_LISTENER && is_tls(&nodes[i])) apply_tls(p, base, lines, i, where);
+        else apply_key(p, section, base, lines, &nodes[i], where);
     }
 }
 
@@ -208,6 +233,7 @@ static void apply_listener(parse *p, u32 at) {
     p->lines.listener_begin[index] = n->line;
     snprintf(where, sizeof(where), "listener %s", l->name);
     apply_defaults(SECTION_LISTENER, l);
+    apply_defaults(SECTION_TLS, l);
     apply_block(p, SECTION_LISTENER, l, p->lines.listener[index], at, where);
     for (u32 i = 0; i < schema_setting_count; i++) {
         const setting *s = &schema_settings[i];
@@ -240,6 +266,7 @@ static void apply_named(parse *p, section_kind kind, u32 at) {
 
 static section_kind find_section(const conf_node *n) {
     for (section_kind k = SECTION_TOP + 1; k < SECTIONS; k++) {
+        if (k == SECTION_TLS) continue; // stands in a listener
         const char *name = schema_sections[k].name;
         if (strlen(name) == n->key_len && memcmp(name, n->key, n->key_len) == 0) return k;
     }

@@ -26,6 +26,10 @@ typedef enum shared_strategy {
 } shared_strategy;
 // What gives way when a client's queue is full.
 typedef enum queue_policy { QUEUE_NEWEST, QUEUE_OLDEST, QUEUE_DISCONNECT } queue_policy;
+// Whether clients must show a certificate (listener { tls { client_auth } }).
+typedef enum tls_client_auth { TLS_CLIENT_NONE, TLS_CLIENT_OPTIONAL, TLS_CLIENT_REQUIRED } tls_client_auth;
+// Which part of a client's certificate is its name.
+typedef enum tls_identity { TLS_ID_CN, TLS_ID_DNS, TLS_ID_EMAIL, TLS_ID_URI } tls_identity;
 // Who says that a system on trial is good.
 typedef enum update_confirm { UPDATE_CONFIRM_AUTO, UPDATE_CONFIRM_OPERATOR } update_confirm;
 #define CONFIG_FILTERS_BYTES 1024u // a list of topic filters, each ended by a newline
@@ -82,6 +86,18 @@ typedef struct listener_config {
     char response_info[256];  // 5.0 response information; %i = client id; "" = none
     char deny_subscribe[CONFIG_FILTERS_BYTES]; // topic filters, each ended by a newline
     char deny_publish[CONFIG_FILTERS_BYTES];
+    struct {                  // tls { ... }: on when cert is given
+        char cert[CONFIG_LIST_BYTES]; // chains, one file a name or kind of key
+        char key[CONFIG_LIST_BYTES];  // their keys; fewer than certs: the rest lie in the cert's file
+        char client_ca[CONFIG_LIST_BYTES];
+        tls_client_auth client_auth;   // default: required with client_ca
+        tls_identity identity;
+        char deny[CONFIG_LIST_BYTES];
+        char alpn[128];                // names separated by blanks
+        bool sessions;
+        u64 handshake_timeout_ms;      // default 20s
+        u32 handshakes_per_address;    // at once, on one worker; default 64
+    } tls;
 } listener_config;
 
 typedef enum network_dhcp6 { NETWORK_DHCP6_AUTO, NETWORK_DHCP6_ON, NETWORK_DHCP6_OFF } network_dhcp6;

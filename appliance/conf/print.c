@@ -35,7 +35,7 @@ static void put_setting(printer *p, const setting *s, const void *base, const ch
 }
 
 static void put_settings(printer *p, section_kind section, const void *base, u32 without_flags) {
-    const char *indent = section == SECTION_TOP ? "" : "    ";
+    const char *indent = section == SECTION_TOP ? "" : section == SECTION_TLS ? "        " : "    ";
     for (u32 i = 0; i < schema_setting_count; i++) {
         const setting *s = &schema_settings[i];
         if (s->section == section && (s->flags & without_flags) == 0)
@@ -57,6 +57,11 @@ ssize_t config_print(const config *c, char *out, size_t out_bytes) {
         u32 without = l->protocol == PROTOCOL_MQTT ? SETTING_FRAME_ONLY : SETTING_MQTT_ONLY;
         if (l->protocol != PROTOCOL_MQTT && l->mode != FRAME_PUBLISH) without |= SETTING_PUBLISH_ONLY;
         put_settings(&p, SECTION_LISTENER, l, without);
+        if (l->tls.cert[0] != '\0') {
+            put(&p, "    tls {\n");
+            put_settings(&p, SECTION_TLS, l, 0);
+            put(&p, "    }\n");
+        }
         put(&p, "}\n");
     }
     for (u32 i = 0; i < c->network_count; i++) {

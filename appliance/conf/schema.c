@@ -21,6 +21,8 @@
 #define UPDATE(member) .section = SECTION_UPDATE, .offset = offsetof(config, update.member), .since = "0.2"
 #define LISTENER(member) \
     .section = SECTION_LISTENER, .offset = offsetof(listener_config, member), .since = "0.1"
+#define TLS(member) .section = SECTION_TLS, .offset = offsetof(listener_config, tls.member), .since = "0.3"
+#define PATHS(member) .type = SETTING_LIST, .capacity = CONFIG_LIST_BYTES, .check = text_check_path, TLS(member)
 #define NETWORK(member) \
     .section = SECTION_NETWORK, .offset = offsetof(network_config, member), .since = "0.2"
 #define TEXT_OF(type_, member) .type = SETTING_TEXT, CAPACITY_OF(type_, member)
@@ -59,6 +61,15 @@ static const setting_word shared_words[] = {
 };
 static const setting_word sandbox_words[] = {
     {"on", SANDBOX_ON}, {"off", SANDBOX_OFF}, {"debug", SANDBOX_DEBUG}, {NULL, 0}};
+static const setting_word client_auth_words[] = {
+    {"none", TLS_CLIENT_NONE},
+    {"optional", TLS_CLIENT_OPTIONAL},
+    {"required", TLS_CLIENT_REQUIRED},
+    {NULL, 0},
+};
+static const setting_word identity_words[] = {
+    {"cn", TLS_ID_CN}, {"san_dns", TLS_ID_DNS}, {"san_email", TLS_ID_EMAIL}, {"san_uri", TLS_ID_URI}, {NULL, 0},
+};
 static const setting_word steer_words[] = {{"hash", STEER_HASH}, {"cpu", STEER_CPU}, {NULL, 0}};
 
 static const setting_word confirm_words[] = {
@@ -91,6 +102,9 @@ const section_info schema_sections[SECTIONS] = {
                           "`listener NAME { ... }`: an address that devices connect to. NAME shows "
                           "in logs, metrics and `sluice ctl`: 1 to 63 letters, digits, `-`, `_` "
                           "and `.`. At least one listener is needed."},
+    [SECTION_TLS] = {"tls", false, "listener NAME: tls",
+                     "`listener NAME { tls { ... } }`: the listener speaks TLS 1.2. docs/tls.md has examples. A reload "
+                     "reads the files again; open connections go on, new handshakes use what is new."},
     [SECTION_NETWORK] = {"network", true, "network NAME",
                          "`network NAME { ... }`: an interface of the appliance. `sluice init` reads it; "
                          "`sluice run` on another system only checks it, and leaves the network to that "
@@ -420,6 +434,41 @@ const setting schema_settings[] = {
      .key = "deny_publish", .def = "",
      .text = "`mqtt`: a list of topic filters. What is published on a topic under one of them is "
              "refused (0x87) and goes nowhere; a will on one refuses the connection."},
+
+    {PATHS(cert), .key = "cert", .def = "",
+     .text = "TLS: the certificate, in PEM, followed by those that lead to the authority clients know. A list of files "
+             "when there are several: the one for the name that a client asks for (SNI) is used, ECDSA before RSA, "
+             "and the first one for other names."},
+    {PATHS(key), .key = "key", .def = "",
+     .text = "TLS: the private key of each certificate, in PEM, in the same order. For what is missing here the key is "
+             "taken from the certificate's own file. ECDSA P-256 is much faster than RSA. Keep the file readable "
+             "by the gateway's user only."},
+    {PATHS(client_ca), .key = "client_ca", .def = "",
+     .text = "TLS: certificates, in PEM, of the authorities that clients' certificates come from."},
+    {TLS(client_auth), .type = SETTING_WORD, .key = "client_auth", .words = client_auth_words,
+     .def_note = "`required` with `client_ca`, else `none`",
+     .text = "TLS: whether a client must show a certificate. With `optional` a client may have none, but one that it "
+             "shows must be valid."},
+    {TLS(identity), .type = SETTING_WORD, .key = "identity", .words = identity_words, .def = "cn",
+     .text = "TLS: which part of a client's certificate is its name: the common name, or a name of that kind from "
+             "the subject alternative names."},
+    {PATHS(deny), .key = "deny", .def = "",
+     .text = "TLS: files of client certificates that are refused although they are valid: revocation lists (CRL, in "
+             "PEM, signed by a certificate in `client_ca`), or lines with the SHA-256 of a certificate, hexadecimal."},
+    {TLS(alpn), TEXT_OF(listener_config, tls.alpn), .key = "alpn", .def = "mqtt",
+     .text = "TLS: names for application protocol negotiation (ALPN), separated by blanks, the preferred one first. A "
+             "client that offers none of them is let in without. Empty: none is negotiated."},
+    {TLS(sessions), .type = SETTING_BOOL, .key = "sessions", .def = "yes",
+     .text = "TLS: a client that comes back may resume its session, which saves both sides the public key operations. "
+             "All workers know all sessions; a change of `client_ca` or `deny` ends them."},
+    {TLS(handshake_timeout_ms), .type = SETTING_MS64, .key = "handshake_timeout", .min = 1 * MS_S,
+     .max = 10 * 60 * MS_S, .def = "20s",
+     .text = "TLS: a handshake must be done so long after the connection began, the time it waited for its turn "
+             "included, or it is closed (`tls_handshake_timeout`)."},
+    {TLS(handshakes_per_address), .type = SETTING_COUNT, .key = "handshakes_per_address", .min = 1,
+     .max = LIMIT_TLS_HANDSHAKES, .def = "64",
+     .text = "TLS: handshakes of one IP address at once on one worker. Others of it wait their turn, behind those of "
+             "other addresses. Raise it for a fleet behind one NAT address."},
 
     {NETWORK(match), TEXT_OF(network_config, match), .key = "match", .check = text_check_match,
      .def = "any",

@@ -13,6 +13,7 @@ typedef enum section_kind {
     SECTION_LOG,
     SECTION_UPDATE,
     SECTION_LISTENER,
+    SECTION_TLS,     // a block in a listener's; rows are of listener_config
     SECTION_NETWORK,
     SECTIONS
 } section_kind;
@@ -85,6 +86,6 @@ u32 schema_index(section_kind section, const char *key);
 const char *schema_suggest_key(section_kind section, const char *key, size_t key_len);
 const char *schema_suggest_section(const char *name, size_t name_len);
 
-#define SCHEMA_SETTINGS_MAX 128
+#define SCHEMA_SETTINGS_MAX 192
 
 #endif

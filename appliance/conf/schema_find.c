@@ -34,7 +34,9 @@ const char *schema_suggest_key(section_kind section, const char *key, size_t key
 const char *schema_suggest_section(const char *name, size_t name_len) {
     const char *found = NULL;
     u32 best = UINT32_MAX;
-    for (u32 i = SECTION_TOP + 1; i < SECTIONS; i++)
+    for (u32 i = SECTION_TOP + 1; i < SECTIONS; i++) {
+        if (i == SECTION_TLS) continue;
         suggest_offer(name, name_len, schema_sections[i].name, &best, &found);
+    }
     return found;
 }

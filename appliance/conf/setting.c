@@ -257,7 +257,7 @@ static const char *print_filters(const char *text, char out[SETTING_TEXT_BYTES])
     out[at] = '\0';
     return out;
 }
-_Static_assert(2 * CONFIG_FILTERS_BYTES + 16 < SETTING_TEXT_BYTES, "a list can be printed");
+_Static_assert(2 * MAX(CONFIG_FILTERS_BYTES, CONFIG_LIST_BYTES) + 16 < SETTING_TEXT_BYTES, "a list can be printed");
 
 static u64 read_number(const setting *s, const u8 *field) {
     u64 wide;
@@ -324,7 +324,7 @@ const char *setting_describe(const setting *s, char out[SETTING_TEXT_BYTES]) {
         snprintf(out, SETTING_TEXT_BYTES, "a text of at most %zu bytes", s->capacity - 1);
         return out;
     case SETTING_FILTERS: return "a list of topic filters, [\"a/#\", \"b/+/c\"]";
-    case SETTING_LIST: return "a list of quoted texts, [\"a\", \"b\"]";
+    case SETTING_LIST: return "a quoted text or a list of them, [\"a\", \"b\"]";
     default: break;
     }
     snprintf(out, SETTING_TEXT_BYTES, "%s%s%s%s, %s to %s", zero, comma, kind_of_number(s->type),

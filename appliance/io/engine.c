@@ -170,6 +170,10 @@ int io_send_lent(io_engine *e, io_handle *h, const struct iovec *iov) {
     return e->ops->send_lent(e, h, iov);
 }
 
+void io_send_simply(io_engine *e, io_handle *h) {
+    if (e->ops->send_simply != NULL) e->ops->send_simply(e, h);
+}
+
 void io_connect(io_engine *e, io_handle *h, const struct sockaddr *addr, socklen_t addr_len) {
     ASSERT(!(h->armed & IO_ARMED_CONNECT));
     e->ops->connect(e, h, addr, addr_len);

@@ -20,6 +20,7 @@ typedef struct io_ops {
     void (*recv_stop)(io_engine *e, io_handle *h);
     int (*send)(io_engine *e, io_handle *h, const struct iovec *iov, u32 iovs);
     int (*send_lent)(io_engine *e, io_handle *h, const struct iovec *iov);
+    void (*send_simply)(io_engine *e, io_handle *h); // NULL: they are simple already
     void (*connect)(io_engine *e, io_handle *h, const struct sockaddr *addr, socklen_t addr_len);
     void (*close)(io_engine *e, io_handle *h, bool reset);
     int (*run)(io_engine *e, u64 deadline_ns);

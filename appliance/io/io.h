@@ -170,6 +170,9 @@ int io_send(io_engine *e, io_handle *h, const struct iovec *iov, u32 iovs);
 // untouched until then too.
 int io_send_lent(io_engine *e, io_handle *h, const struct iovec *iov);
 
+// From now on this handle's sends carry no flags that only plain TCP knows: kernel TLS refuses MSG_WAITALL
+// (EOPNOTSUPP). Forgotten by io_detach.
+void io_send_simply(io_engine *e, io_handle *h);
 // Connects a stream socket; on_connect follows.
 void io_connect(io_engine *e, io_handle *h, const struct sockaddr *addr, socklen_t addr_len);
 

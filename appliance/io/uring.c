@@ -152,6 +152,7 @@ static const io_ops uring_ops = {
     .recv_stop = uring_recv_stop,
     .send = uring_send,
     .send_lent = uring_send_lent,
+    .send_simply = uring_send_simply,
     .connect = uring_connect,
     .close = uring_close,
     .run = uring_run,

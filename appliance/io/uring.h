@@ -53,6 +53,7 @@ enum { // io_handle.flags
     H_ONE_SHOT = 1u << 2,
     H_RESTART = 1u << 3,     // started again before the stopped operation had ended: arm it then
     H_EAGER_TOLD = 1u << 4,  // the eager send posted a completion: result in handle.eager_result
+    H_SIMPLE_SEND = 1u << 6, // no MSG_WAITALL, so a completion for each send (io_send_simply)
     H_LENT = 1u << 5,        // the send in flight borrows the receive buffer lent_buf
     H_HEAVY = 1u << 6,       // received one buffer a turn, for it sends faster than it is taken
 };
@@ -72,6 +73,7 @@ void uring_accept_stop(io_engine *e, io_handle *h);
 void uring_recv_start(io_engine *e, io_handle *h, bool multishot);
 void uring_recv_stop(io_engine *e, io_handle *h);
 int uring_send(io_engine *e, io_handle *h, const struct iovec *iov, u32 iovs);
+void uring_send_simply(io_engine *e, io_handle *h);
 int uring_send_lent(io_engine *e, io_handle *h, const struct iovec *iov);
 void uring_connect(io_engine *e, io_handle *h, const struct sockaddr *addr, socklen_t addr_len);
 void uring_close(io_engine *e, io_handle *h, bool reset);

@@ -157,7 +157,8 @@ void uring_send_submit(uring_engine *ue, io_handle *h, enum uring_op op, u32 msg
 
 // MSG_DONTWAIT: ends within the submission. MSG_WAITALL: a short send counts as a failure and so is told.
 static void send_eagerly(uring_engine *ue, io_handle *h) {
-    if (ue->sqpoll) { // a kernel thread submits some time later: the completion has to tell
+    // A kernel thread submits some time later, or a short send would be a success: the completion has to tell.
+    if (ue->sqpoll || (h->flags & H_SIMPLE_SEND)) {
         uring_send_submit(ue, h, OP_SEND, MSG_NOSIGNAL | (h->flags & H_LENT ? MSG_DONTWAIT : 0), 0);
         return;
     }
@@ -172,6 +173,11 @@ int uring_send(io_engine *e, io_handle *h, const struct iovec *iov, u32 iovs) {
     io_record(e, REC_SEND, h, (int)uring_iov_bytes(iov, iovs), iovs > 1 ? 2 : 0);
     send_eagerly(uring_of(e), h);
     return IO_PENDING;
+}
+
+void uring_send_simply(io_engine *e, io_handle *h) {
+    (void)e;
+    h->flags |= H_SIMPLE_SEND;
 }
 
 int uring_send_lent(io_engine *e, io_handle *h, const struct iovec *iov) {

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "net/conn_internal.h"
 #include "net/listener.h"
+#include "net/tls.h"
 
 static void on_timer(timer_node *node, void *context);
 static void on_closed(io_handle *h);
@@ -79,8 +80,20 @@ static u64 earliest_deadline(const conn *c, close_reason *reason) {
             *reason = CLOSE_FRAME_TIMEOUT;
         }
     }
-    if ((c->proto->owner_by_id && c->proto_state == NULL) || (c->flags & CONN_PROXY_HEADER)) {
-        u64 at = deadline_after(c->opened_ns, conf->hello_timeout_ms);
+    u64 heard_from_ns = c->opened_ns;
+    bool unknown = c->proto->owner_by_id && c->proto_state == NULL;
+    if (UNLIKELY(c->layer != NULL)) {
+        close_reason why = CLOSE_NONE;
+        u64 at = layers_deadline(c, &why);
+        unknown = unknown && layers_ready(c); // before that the layer's own deadline counts
+        heard_from_ns = MAX(heard_from_ns, layers_ready_ns(c));
+        if (at < due) {
+            due = at;
+            *reason = why;
+        }
+    }
+    if (unknown || (c->flags & CONN_PROXY_HEADER)) {
+        u64 at = deadline_after(heard_from_ns, conf->hello_timeout_ms);
         if (at < due) {
             due = at;
             *reason = CLOSE_HELLO_TIMEOUT;
@@ -214,19 +227,22 @@ conn *conn_open(worker *w, listener *l, int fd, const struct sockaddr_storage *p
     counter_add(&w->metrics.conns_opened, 1);
     if (l->conf.proxy_protocol) c->flags |= CONN_PROXY_HEADER;
     else conn_log_open(c, NULL);
-    if (conn_start(c, false) == 0) conn_read_on(c);
+    int reason = l->tls != NULL ? tls_start_server(c, l->tls) : 0;
+    if (reason != 0) conn_close(c, (close_reason)reason);
+    else if (conn_start(c, false) == 0) conn_read_on(c);
     return c;
 }
 
 void conn_read_on(conn *c) {
     if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH | CONN_RECV_EOF)) return;
-    if (conn_reading_stopped(c)) {
+    if (conn_reading_stopped(c) || layers_have(c->layer, LAYER_HOLD)) {
         io_recv_stop(c->owner->engine, &c->io);
         return;
     }
     if (c->flags & CONN_SINGLE_SHOT && c->proto_state != NULL) c->flags &= (u16)~CONN_SINGLE_SHOT;
     if (io_recv_is_armed(&c->io)) return;
-    io_recv_start(c->owner->engine, &c->io, !(c->flags & CONN_SINGLE_SHOT));
+    bool alone = (c->flags & CONN_SINGLE_SHOT) || layers_have(c->layer, LAYER_ALONE);
+    io_recv_start(c->owner->engine, &c->io, !alone);
 }
 
 void conn_reading_resumed(conn *c) {
@@ -280,7 +296,7 @@ void conn_close(conn *c, close_reason reason) {
 
 void conn_close_after_flush(conn *c, close_reason reason) {
     if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH)) return;
-    if (c->out_bytes == 0) {
+    if (c->out_bytes == 0 && (c->layer == NULL || !layers_bye(c, reason))) {
         conn_close(c, reason);
         return;
     }
@@ -313,6 +329,7 @@ void conn_forget(conn *c) {
     worker *w = c->owner;
     inflow_free(c);
     outflow_free(c);
+    layers_free(c);
     w->conns[c->table_slot] = NULL;
     w->conn_free[w->conn_free_count++] = c->table_slot;
     w->conns_used--;

@@ -21,6 +21,7 @@ typedef struct worker worker;
 typedef struct listener listener;
 typedef struct conn conn;
 typedef struct out_segment out_segment;
+typedef struct layer layer;
 
 // What a protocol gives. Functions that return int return 0, or a close_reason (> 0) that ends the
 // connection once the output queued before has gone (at once for slow_consumer and no_memory);
@@ -87,6 +88,7 @@ struct conn {
     };
     u64 id;                    // unique in the process: worker << 48 | number
     timer_node timer;
+    layer *layer;              // bottom layer (net/layer.h); NULL: bytes are the protocol's as they come
     conn *dirty_next;
     conn *blocked_next;
     u32 table_slot;            // place in the worker's connection table

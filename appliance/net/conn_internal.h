@@ -5,6 +5,7 @@
 #define SLUICE_NET_CONN_INTERNAL_H
 
 #include "net/conn.h"
+#include "net/layer.h"
 #include "worker.h"
 
 struct out_segment {
@@ -44,11 +45,15 @@ void conn_forget(conn *c);                       // gives back table slot and bu
 // inflow.c
 void inflow_on_recv(io_handle *h, int result, u8 *data);
 void inflow_resume(conn *c);                     // reading may go on: kept bytes first
+void inflow_plain(conn *c, u8 *data, u32 len);   // bytes for the protocol: fed, or kept
+void inflow_end_for(conn *c, int reason);        // what the peer sent ends the connection
+void inflow_settle(conn *c);                     // after feeding: read on, move, or end
 int inflow_keep(conn *c, const u8 *data, u32 len); // appends to the stash; 0 or CLOSE_NO_MEMORY
 void inflow_free(conn *c);
 
 // outflow.c
 void outflow_on_send(io_handle *h, int result);
+void outflow_mark_dirty(conn *c);                // to be flushed in this turn
 void outflow_send_lent(conn *c);                 // sends the range gathered in this dispatch
 void outflow_outcome_wanted(const conn *c);      // the end of the send in flight decides what follows
 void outflow_free(conn *c);

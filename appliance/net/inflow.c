@@ -16,7 +16,7 @@ enum { FEED_NEXT, FEED_STOP };
 // The protocol ends the connection for what the peer sent. What was accepted before is still answered: a
 // device that is told of its frames does not send them again. A peer that can not take output, or for
 // which there is no memory, is ended at once.
-static void end_for(conn *c, int reason) {
+void inflow_end_for(conn *c, int reason) {
     if (reason == CLOSE_SLOW_CONSUMER || reason == CLOSE_NO_MEMORY) conn_close(c, (close_reason)reason);
     else conn_close_after_flush(c, (close_reason)reason);
 }
@@ -24,7 +24,7 @@ static void end_for(conn *c, int reason) {
 static int packet_deliver(conn *c, u8 *data, u32 len) {
     int result = c->proto->packet(c, data, len);
     if (result > 0) {
-        end_for(c, result);
+        inflow_end_for(c, result);
         return FEED_STOP;
     }
     if (result == PROTO_BLOCKED || result == PROTO_WAITING) {
@@ -127,7 +127,7 @@ static u32 feed(conn *c, u8 *data, u32 len) {
         if (c->head_len > 0) {
             int taken = head_fill(c, data + at, len - at);
             if (taken < 0) {
-                end_for(c, -taken);
+                inflow_end_for(c, -taken);
                 break;
             }
             at += (u32)taken;
@@ -137,7 +137,7 @@ static u32 feed(conn *c, u8 *data, u32 len) {
         u32 size = 0;
         int reason = c->proto->packet_size(c, data + at, len - at, &size);
         if (reason != 0) {
-            end_for(c, reason);
+            inflow_end_for(c, reason);
             break;
         }
         if (size == 0) {
@@ -210,7 +210,7 @@ static void end_of_stream(conn *c) {
 }
 
 // After feeding: stop reading, go on reading, move away or finish.
-static void after_feed(conn *c) {
+void inflow_settle(conn *c) {
     if (c->flags & CONN_CLOSING) return;
     if (c->flags & CONN_MOVING) {
         move_when_quiet(c);
@@ -226,16 +226,50 @@ static void after_feed(conn *c) {
     conn_read_on(c);
 }
 
+void inflow_plain(conn *c, u8 *data, u32 len) {
+    worker *w = c->owner;
+    u32 used = 0;
+    bool kept_before = c->stash_start != c->stash_used;
+    if (!kept_before && !conn_reading_stopped(c)) {
+        c->flags |= CONN_IN_DISPATCH;
+        // What a layer made is not the engine's to send.
+        bool lent = layers_pass(c->layer, LAYER_PASS_IN) && layers_pass(c->layer, LAYER_PASS_OUT);
+        w->dispatch_data = lent ? data : NULL;
+        w->dispatch_len = lent ? len : 0;
+        used = c->proto->packet_size != NULL ? feed(c, data, len) : feed_stream(c, data, len);
+        w->dispatch_data = NULL;
+        w->dispatch_len = 0;
+        c->flags &= (u16)~CONN_IN_DISPATCH;
+        bool gathered = c->lent_len > 0 && !(c->flags & CONN_SEND_LENT);
+        if (gathered && !(c->flags & CONN_CLOSING)) outflow_send_lent(c);
+    }
+    if (used < len && !(c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH | CONN_GOODBYE))) {
+        int reason = inflow_keep(c, data + used, len - used);
+        if (reason != 0) conn_close(c, (close_reason)reason);
+    }
+}
+
+// The receive ended: end of stream, or an error.
+static void recv_ended(conn *c, int result) {
+    int reason = 0;
+    if (c->layer != NULL && !(c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH))) {
+        reason = result < 0 ? layers_error(c, result) : layers_input_end(c);
+    } else if (result < 0) {
+        reason = (int)close_reason_of_errno(result);
+    }
+    if (reason != 0) {
+        conn_close(c, (close_reason)reason);
+        return;
+    }
+    if (result == 0) c->flags |= CONN_RECV_EOF;
+    inflow_settle(c);
+}
+
 void inflow_on_recv(io_handle *h, int result, u8 *data) {
     conn *c = conn_of(h);
     worker *w = c->owner;
     if (result <= 0) {
-        if (result < 0) {
-            conn_close(c, close_reason_of_errno(result));
-            return;
-        }
-        c->flags |= CONN_RECV_EOF;
-        after_feed(c);
+        recv_ended(c, result);
         return;
     }
     u32 len = (u32)result;
@@ -253,37 +287,23 @@ void inflow_on_recv(io_handle *h, int result, u8 *data) {
         data += taken;
         len -= taken;
     }
-    u32 used = 0;
-    bool kept_before = c->stash_start != c->stash_used;
-    if (!kept_before && !conn_reading_stopped(c)) {
-        c->flags |= CONN_IN_DISPATCH;
-        w->dispatch_data = data;
-        w->dispatch_len = len;
-        used = c->proto->packet_size != NULL ? feed(c, data, len) : feed_stream(c, data, len);
-        w->dispatch_data = NULL;
-        w->dispatch_len = 0;
-        c->flags &= (u16)~CONN_IN_DISPATCH;
-        bool gathered = c->lent_len > 0 && !(c->flags & CONN_SEND_LENT);
-        if (gathered && !(c->flags & CONN_CLOSING)) outflow_send_lent(c);
+    if (LIKELY(layers_pass(c->layer, LAYER_PASS_IN))) {
+        inflow_plain(c, data, len);
+    } else if (len > 0) {
+        int reason = layers_input(c, data, len);
+        if (reason != 0) inflow_end_for(c, reason);
     }
-    if (used < len && !(c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH | CONN_GOODBYE))) {
-        int reason = inflow_keep(c, data + used, len - used);
-        if (reason != 0) {
-            conn_close(c, (close_reason)reason);
-            return;
-        }
-    }
-    after_feed(c);
+    inflow_settle(c);
 }
 
 void inflow_resume(conn *c) {
     if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH)) return;
     if (c->tail != NULL && c->tail_used == c->tail_want && !tail_deliver(c)) {
-        after_feed(c);
+        inflow_settle(c);
         return;
     }
     if (c->stash_start < c->stash_used) {
         c->stash_start += feed(c, c->stash + c->stash_start, c->stash_used - c->stash_start);
     }
-    after_feed(c);
+    inflow_settle(c);
 }

@@ -40,7 +40,7 @@ typedef struct layer_ops {
     // LAYER_READY. Hands on what they become, whole, with layer_down (or layer_reserve). Returns 0 or a
     // close_reason.
     int (*output)(layer *l, const struct iovec *pieces, u32 count, u32 bytes);
-    // A receive or send of the socket ended with -errno. Returns 0 when the layer dealt with it and
+    // A receive of the socket ended with -errno. Returns 0 when the layer dealt with it and
     // receiving may go on, else the close_reason. NULL: close_reason_of_errno.
     int (*error)(layer *l, int result);
     // All output has been taken down and the connection is about to end with that reason: the layer may
@@ -50,6 +50,9 @@ typedef struct layer_ops {
     // connection that moves and are given to input() again there, so the layer must be in the state it was
     // in before them. Returns how many. NULL: none.
     u32 (*held)(const layer *l, const u8 **data);
+    // Nothing that was made waits for the socket any more, and no send is in flight. Bottom layer only, while it is not
+    // LAYER_READY. True: it has become ready or given bytes up. NULL: nothing to do.
+    bool (*drained)(layer *l);
     // The state was copied to another worker; l->c, above and below are set. NULL: nothing to do.
     void (*moved)(layer *l);
     // Gives back what the layer borrowed (not the layer itself, whose memory is wiped afterwards). NULL: nothing.
@@ -61,6 +64,8 @@ enum { // layer.flags
     LAYER_HOLD = 1u << 1,  // nothing is to be received now; set and cleared with layer_hold
     LAYER_ALONE = 1u << 2, // receives are one-shot, so that nothing is on its way behind a receive that ended
     LAYER_SAID_BYE = 1u << 3,
+    LAYER_PASS_IN = 1u << 4,  // what the socket gives is in the clear already (kernel TLS): past this layer
+    LAYER_PASS_OUT = 1u << 5, // the same for output
 };
 
 // First member of a layer's own struct.
@@ -111,9 +116,19 @@ bool layer_is_ended(const layer *l);
 
 // --- for the connection's files ---
 
+// Whether the protocol's bytes are the socket's: no layer, or one that lets them pass.
+static inline bool layers_pass(const layer *bottom, u8 flag) {
+    return bottom == NULL || (bottom->above == NULL && (bottom->flags & flag) != 0);
+}
+bool layers_drained(conn *c);                  // the wire queue is empty and no send is in flight
 bool layers_ready(const conn *c);              // c has layers; all are ready
-bool layers_hold(const conn *c);               // some layer wants no input
-bool layers_alone(const conn *c);              // some layer wants one-shot receives
+// Whether some layer has the flag.
+static inline bool layers_have(const layer *bottom, u8 flag) {
+    for (const layer *l = bottom; l != NULL; l = l->above) {
+        if (l->flags & flag) return true;
+    }
+    return false;
+}
 u64 layers_ready_ns(const conn *c);            // when the last one became ready
 u64 layers_deadline(const conn *c, close_reason *reason); // earliest of those not ready; UINT64_MAX = none
 int layers_input(conn *c, u8 *data, u32 len);  // from the socket; as input()

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "net/conn_internal.h"
+#include "net/tls_context.h"
 #include "ops/http.h"
 #include "proto/frame.h"
 #include "proto/mqtt_conn.h"
@@ -193,6 +194,12 @@ void listener_configure(listener *l, const listener_config *conf) {
     accept_on(l);
 }
 
+void listener_set_tls(listener *l, tls_context *context) {
+    tls_context *before = l->tls;
+    l->tls = tls_context_hold(context);
+    tls_context_drop(before);
+}
+
 void listener_remove(listener *l) {
     worker *w = l->owner;
     if (l->removed) return;
@@ -221,6 +228,7 @@ void listener_sweep(worker *w) {
             continue;
         }
         *link = l->graveyard_next;
+        tls_context_drop(l->tls);
         free(l);
     }
 }

@@ -18,6 +18,7 @@ typedef struct listener_shared {
     char configured[128];        // bind as configured; name and this identify it at a reload
     bind_address bound;          // real address: port 0 resolved. Written before the workers see it
     u32 conns;                   // open connections, all workers
+    i64 tls_not_after_s;         // when the first of its certificates ends; 0 = without TLS
     struct listener_shared *next_all; // main's: every one ever opened, freed at the end
 } listener_shared;
 
@@ -26,6 +27,7 @@ struct listener {
     worker *owner;
     listener_config conf;        // replaced by a reload; connections read it through conn.origin
     const proto *proto;
+    struct tls_context *tls;     // NULL: without TLS; a reference
     listener_shared *shared;
     u32 conns;                   // on this worker; a removed listener is freed at 0
     bool started;                // accepting, or paused
@@ -57,6 +59,8 @@ int listener_add(worker *w, const listener_config *conf, listener_shared *shared
 void listener_accept_all(worker *w);
 // Replaces the settings (reload). A changed mode holds for new connections only.
 void listener_configure(listener *l, const listener_config *conf);
+// What new connections are spoken to with; NULL: without TLS. Takes a reference of its own.
+void listener_set_tls(listener *l, struct tls_context *context);
 // Stops accepting and closes the socket; the struct stays until its connections are gone.
 void listener_remove(listener *l);
 // A connection of it left this worker; ended: not by moving to another one.

@@ -23,7 +23,8 @@ typedef struct conn_parcel {
     u8 peer_family;
     bool address_counted;
     bool eof;
-    u32 len;
+    u32 len;          // of what the protocol has not taken
+    u32 layers;       // of the layers and what they hold, behind that
     u8 bytes[];
 } conn_parcel;
 
@@ -37,7 +38,8 @@ void conn_move(conn *c, u32 to_worker) {
 static conn_parcel *parcel_pack(const conn *c) {
     u32 stash = c->stash_used - c->stash_start;
     u32 tail = c->tail != NULL ? c->tail_used : 0;
-    conn_parcel *p = malloc(sizeof(*p) + tail + stash);
+    u32 layers = layers_pack_bytes(c);
+    conn_parcel *p = malloc(sizeof(*p) + tail + stash + layers);
     if (p == NULL) return NULL;
     *p = (conn_parcel){
         .fd = -1,
@@ -55,15 +57,17 @@ static conn_parcel *parcel_pack(const conn *c) {
         .address_counted = (c->flags & CONN_ADDRESS_COUNTED) != 0,
         .eof = (c->flags & CONN_RECV_EOF) != 0,
         .len = tail + stash,
+        .layers = layers,
     };
     memcpy(p->peer_addr, c->peer_addr, sizeof(p->peer_addr));
     if (tail > 0) memcpy(p->bytes, c->tail, tail);
     if (stash > 0) memcpy(p->bytes + tail, c->stash + c->stash_start, stash);
+    if (layers > 0) layers_pack(c, p->bytes + tail + stash);
     return p;
 }
 
 void move_when_quiet(conn *c) {
-    if (c->io.armed != 0 || c->out_head != NULL || (c->flags & CONN_CLOSING)) {
+    if (c->io.armed != 0 || c->out_bytes != 0 || (c->flags & CONN_CLOSING)) {
         outflow_outcome_wanted(c);
         return;
     }
@@ -88,13 +92,19 @@ void move_when_quiet(conn *c) {
     ASSERT(posted);
 }
 
+// A layer's state has keys in it.
+static void parcel_free(conn_parcel *p) {
+    if (p->layers > 0) explicit_bzero(p->bytes + p->len, p->layers);
+    free(p);
+}
+
 void conn_parcel_drop(worker *w, void *parcel, close_reason reason) {
     conn_parcel *p = parcel;
     counter_add(&w->metrics.closes[reason], 1);
     listener_uncount(w, p->shared);
     if (p->address_counted) address_limit_give(p->peer_addr);
     close(p->fd);
-    free(p);
+    parcel_free(p);
 }
 
 void conn_arrive(worker *w, void *parcel) {
@@ -124,11 +134,16 @@ void conn_arrive(worker *w, void *parcel) {
     c->moved_from = (u8)(p->from + 1);
     counter_add(&w->metrics.moved_in, 1);
     recorder_add(&w->rec, REC_MOVE_IN, c->io.slot, c->io.generation, (int)p->from, (u32)c->id);
+    u8 *held = NULL;
+    u32 held_len = 0;
     int reason = inflow_keep(c, p->bytes, p->len);
-    free(p);
-    if (reason != 0) {
-        conn_close(c, (close_reason)reason);
-        return;
+    if (reason == 0) reason = layers_unpack(c, p->bytes + p->len, p->layers, &held, &held_len);
+    if (reason != 0) conn_close(c, (close_reason)reason);
+    else if (conn_start(c, true) == 0) inflow_resume(c);
+    if (held_len > 0 && !(c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH))) {
+        reason = layers_input(c, held, held_len);
+        if (reason != 0) inflow_end_for(c, reason);
+        inflow_settle(c);
     }
-    if (conn_start(c, true) == 0) inflow_resume(c);
+    parcel_free(p);
 }

@@ -16,7 +16,7 @@ void outflow_outcome_wanted(const conn *c) {
     if (c->io.armed & IO_ARMED_SEND) c->owner->outcome_wanted = true;
 }
 
-static void mark_dirty(conn *c) {
+void outflow_mark_dirty(conn *c) {
     if (c->flags & CONN_DIRTY) return;
     c->flags |= CONN_DIRTY;
     c->dirty_next = c->owner->dirty;
@@ -44,7 +44,7 @@ static void after_queueing(conn *c, u32 bytes, u32 copied) {
     c->packets_out++;
     counter_add(&c->owner->metrics.copied_out_bytes, copied);
     counter_add(&c->owner->metrics.packets_out, 1);
-    mark_dirty(c);
+    outflow_mark_dirty(c);
     pause_if_full(c);
 }
 
@@ -118,6 +118,7 @@ static void bytes_sent(conn *c, u32 bytes) {
 static void after_progress(conn *c) {
     if (c->flags & CONN_CLOSING) return;
     if (c->out_bytes == 0 && (c->flags & CONN_CLOSE_AFTER_FLUSH)) {
+        if (c->layer != NULL && layers_bye(c, (close_reason)c->reason)) return; // flushed, then back here
         conn_close(c, (close_reason)c->reason);
         return;
     }
@@ -131,17 +132,21 @@ static void after_progress(conn *c) {
     if (c->flags & CONN_MOVING) move_when_quiet(c);
 }
 
+static void iov_return(conn *c) {
+    if (c->out_iov == NULL) return;
+    worker_buf_free(c->owner, c->out_iov, OUT_IOVECS_BYTES);
+    c->out_iov = NULL;
+}
+
 // One finished send: res as from io_send. Returns false when the connection is closing now.
 static bool send_finished(conn *c, int result) {
-    if (c->out_iov != NULL) {
-        worker_buf_free(c->owner, c->out_iov, OUT_IOVECS_BYTES);
-        c->out_iov = NULL;
-    }
+    iov_return(c);
     if (result < 0) {
         conn_close(c, close_reason_of_errno(result));
         return false;
     }
-    outqueue_consume(c, (u32)result);
+    if (LIKELY(layers_pass(c->layer, LAYER_PASS_OUT))) outqueue_consume(c, (u32)result);
+    else layers_wire_consume(c, (u32)result);
     bytes_sent(c, (u32)result);
     return true;
 }
@@ -156,7 +161,7 @@ static bool lent_finished(conn *c, int result) {
         return false;
     }
     bytes_sent(c, sent);
-    if (c->out_head != NULL) mark_dirty(c);
+    if (c->out_head != NULL) outflow_mark_dirty(c);
     pause_if_full(c);
     return true;
 }
@@ -174,7 +179,7 @@ void outflow_send_lent(conn *c) {
     // Inside on_recv, and the rest of its bytes is not kept yet: the connection may neither move nor read
     // on before that. What waits for progress is told when it is flushed.
     bool waited_for = (c->flags & WAITING_FOR_PROGRESS) != 0;
-    if (lent_finished(c, result) && waited_for) mark_dirty(c);
+    if (lent_finished(c, result) && waited_for) outflow_mark_dirty(c);
 }
 
 void outflow_on_send(io_handle *h, int result) {
@@ -185,11 +190,64 @@ void outflow_on_send(io_handle *h, int result) {
     } else if (!send_finished(c, result)) {
         return;
     }
-    if (c->out_head != NULL) mark_dirty(c);
+    bool more = c->out_head != NULL;
+    if (UNLIKELY(c->layer != NULL)) more = c->out_bytes > 0 || !layers_ready(c); // not ready: it waits for this
+    if (more) outflow_mark_dirty(c);
+    after_progress(c);
+}
+
+// Takes a chunk of the output queue down through the layers. Returns 0 or the close reason.
+static int take_down(conn *c) {
+    const struct iovec *list;
+    struct iovec piece[LIMIT_OUT_IOVECS];
+    u32 bytes, chunk = 0, count = outqueue_gather(c, &c->out_single, &list, &bytes), taken = 0;
+    while (taken < count && chunk < LAYER_CHUNK_BYTES) {
+        piece[taken] = list[taken];
+        piece[taken].iov_len = MIN(list[taken].iov_len, (size_t)(LAYER_CHUNK_BYTES - chunk));
+        chunk += (u32)piece[taken++].iov_len;
+    }
+    u16 was_dirty = c->flags & CONN_DIRTY;
+    c->flags |= CONN_DIRTY; // what goes down now is sent now
+    int reason = layers_output(c, piece, taken, chunk);
+    if (!was_dirty) c->flags &= (u16)~CONN_DIRTY;
+    iov_return(c);
+    if (reason != 0) return reason;
+    outqueue_consume(c, chunk);
+    c->out_bytes -= chunk;
+    return 0;
+}
+
+// With layers: what they made is sent first, then the next chunk goes down.
+static void flush_layers(conn *c) {
+    while (!(c->flags & CONN_CLOSING) && !(c->io.armed & IO_ARMED_SEND)) {
+        if (layers_wire(c, &c->out_single) == 0) {
+            if (layers_drained(c)) {
+                if (c->out_bytes > 0) outflow_mark_dirty(c);
+                inflow_settle(c); // last: the connection may leave for another worker
+                return;
+            }
+            if (c->out_head == NULL || !layers_ready(c)) break;
+            int reason = take_down(c);
+            if (reason != 0) conn_close(c, (close_reason)reason);
+            continue;
+        }
+        int result = io_send(c->owner->engine, &c->io, &c->out_single, 1);
+        if (result == IO_PENDING) break;
+        if (!send_finished(c, result)) return;
+    }
+    if (c->io.armed & IO_ARMED_SEND) {
+        // The next chunk can not go down before this one is out.
+        outflow_outcome_wanted(c);
+        return;
+    }
     after_progress(c);
 }
 
 void conn_flush(conn *c) {
+    if (UNLIKELY(!layers_pass(c->layer, LAYER_PASS_OUT))) {
+        flush_layers(c);
+        return;
+    }
     bool behind = (c->flags & CONN_SEND_LENT) && c->out_head != NULL; // more is queued than is in flight
     while (c->out_head != NULL && !(c->flags & CONN_CLOSING) && !(c->io.armed & IO_ARMED_SEND)) {
         const struct iovec *list;
@@ -210,7 +268,6 @@ void conn_flush(conn *c) {
 
 void outflow_free(conn *c) {
     outqueue_free(c);
-    if (c->out_iov != NULL) worker_buf_free(c->owner, c->out_iov, OUT_IOVECS_BYTES);
-    c->out_iov = NULL;
+    iov_return(c);
     c->out_bytes = c->lent_len = 0;
 }

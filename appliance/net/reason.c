@@ -34,6 +34,11 @@ static const char *const reason_names[CLOSE_REASONS] = {
     [CLOSE_WS_PROTOCOL] = "websocket_protocol",
     [CLOSE_PROXY_SOURCE] = "proxy_source",
     [CLOSE_PROXY_HEADER] = "proxy_header",
+    [CLOSE_TLS_HANDSHAKE] = "tls_handshake_failed",
+    [CLOSE_TLS_TIMEOUT] = "tls_handshake_timeout",
+    [CLOSE_TLS_RECORD] = "tls_bad_record",
+    [CLOSE_TLS_RENEGOTIATION] = "tls_renegotiation",
+    [CLOSE_TLS_ALERT] = "tls_alert",
     [CLOSE_HTTP_DONE] = "http_done",
 };
 

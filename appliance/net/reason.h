@@ -36,6 +36,11 @@ typedef enum close_reason {
     CLOSE_WS_PROTOCOL,      // a frame that RFC 6455 or the listener's bound does not allow
     CLOSE_PROXY_SOURCE,     // a connection from outside of proxy_from
     CLOSE_PROXY_HEADER,     // no PROXY header, or a malformed one
+    CLOSE_TLS_HANDSHAKE,    // the TLS handshake failed; its own reason is in the log and in the metrics
+    CLOSE_TLS_TIMEOUT,      // it was not done within handshake_timeout
+    CLOSE_TLS_RECORD,       // a TLS record was altered, too large or out of place
+    CLOSE_TLS_RENEGOTIATION, // the peer asked for a new handshake on an open connection
+    CLOSE_TLS_ALERT,        // the peer sent a fatal alert
     CLOSE_HTTP_DONE,        // admin connection finished (Connection: close)
     CLOSE_REASONS
 } close_reason;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/layer.h"
 #include "net/listener.h"
 #include "ops/conn_id.h"
 
@@ -114,7 +115,8 @@ static conn_state state_of(const conn *c) {
 
 static conn_slow slow_of(const conn *c, const conn_view *v) {
     const u32 ending = CONN_CLOSING | CONN_MOVING;
-    if (c->io.armed == 0 && (c->flags & (ending | CONN_DIRTY | CONN_IN_DISPATCH | CONN_BLOCKED)) == 0) {
+    bool held = layers_have(c->layer, LAYER_HOLD); // its handshake waits for its turn
+    if (c->io.armed == 0 && !held && (c->flags & (ending | CONN_DIRTY | CONN_IN_DISPATCH | CONN_BLOCKED)) == 0) {
         return CONN_SLOW_UNARMED;
     }
     if ((c->io.armed & IO_ARMED_STARVED) != 0) return CONN_SLOW_STARVED;

@@ -72,16 +72,27 @@ static void rule_add_parent(rules *r, const char *path, u64 rights) {
     rule_add(r, len == 0 ? "." : parent, rights);
 }
 
+static void rule_of_file(rules *r, const char *path) {
+    struct stat st;
+    rule_add_parent(r, path, READ);
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) rule_add(r, path, READ);
+}
+
 // Files that a section's settings name: certificates, keys, password files. They are read again at each reload.
 static void rules_of_section(rules *r, section_kind section, const void *base) {
     for (u32 i = 0; i < schema_setting_count; i++) {
         const setting *s = &schema_settings[i];
-        bool path = s->type == SETTING_TEXT && (s->check == text_check_path || s->check == text_check_optional_path);
+        bool path = s->check == text_check_path || s->check == text_check_optional_path;
+        bool one = s->type == SETTING_TEXT, list = s->type == SETTING_LIST;
         const char *text = (const char *)base + s->offset;
-        if (s->section != section || !path || text[0] == '\0') continue;
-        rule_add_parent(r, text, READ);
-        struct stat st;
-        if (stat(text, &st) == 0 && S_ISDIR(st.st_mode)) rule_add(r, text, READ);
+        if (s->section != section || !path || !(one || list)) continue;
+        while (*text != '\0') { // a list's elements end in newlines
+            char name[256];
+            size_t len = list ? strcspn(text, "\n") : strlen(text);
+            snprintf(name, sizeof(name), "%.*s", (int)len, text);
+            rule_of_file(r, name);
+            text += len + (text[len] == '\n');
+        }
     }
 }
 
@@ -121,6 +132,7 @@ static void rules_of_config(rules *r, const config *conf) {
     for (u32 i = 0; i < conf->listener_count; i++) {
         rules_of_bind(r, &conf->listeners[i].bind);
         rules_of_section(r, SECTION_LISTENER, &conf->listeners[i]);
+        rules_of_section(r, SECTION_TLS, &conf->listeners[i]);
     }
 }
 

@@ -346,7 +346,11 @@ static void test_unknown_keys_and_sections(void **state) {
                  "allowed in this version: admin, log, listener NAME, network NAME");
     refused_with("stream telemetry { topics = [\"a/#\"] }",
                  "t:1: unknown section 'stream'; allowed in this version:");
-    refused_with("listener a { tls { cert = x } }", "t:1: listener a: unknown key 'tls'; allowed:");
+    refused_with("listener a { tls { cert = x; certs = y } }",
+                 "t:1: listener a: tls: unknown key 'certs'; did you mean 'cert'?");
+    refused_with("listener a { tls { key = x } }", "t:1: listener a: tls: cert is missing; allowed:");
+    refused_with("listener a { tls = yes }", "t:1: listener a: tls: is a block: tls {");
+    refused_with("tls { cert = x }", "t:1: unknown section 'tls'");
     refused_with("admin = \"127.0.0.1:9600\"", "t:1: admin: is a section: admin { ... }");
     refused_with("admin { }\nlog { }\nadmin { }",
                  "t:3: admin: given twice; the first stands in line 1");

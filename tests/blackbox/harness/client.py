@@ -129,6 +129,14 @@ class Device:
                 return "eof", data
             data += piece
 
+    def drain_to_end(self):
+        """Reads whatever comes until the gateway ends the connection, in order or with a reset."""
+        try:
+            while self.sock.recv(65536):
+                pass
+        except ConnectionError:
+            pass
+
     def is_quiet(self, seconds):
         """True when neither bytes nor an end come for so long."""
         self.sock.settimeout(seconds)

@@ -14,7 +14,13 @@ def _value(value):
 
 
 def _block(settings, indent):
-    return "".join(f"{indent}{key} = {_value(value)};\n" for key, value in settings.items())
+    text = ""
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            text += f"{indent}{key} {{\n{_block(value, indent + '    ')}{indent}}}\n"
+        else:
+            text += f"{indent}{key} = {_value(value)};\n"
+    return text
 
 
 def render(settings, sections, listeners):
