@@ -53,9 +53,9 @@ enum { // io_handle.flags
     H_ONE_SHOT = 1u << 2,
     H_RESTART = 1u << 3,     // started again before the stopped operation had ended: arm it then
     H_EAGER_TOLD = 1u << 4,  // the eager send posted a completion: result in handle.eager_result
-    H_SIMPLE_SEND = 1u << 6, // no MSG_WAITALL, so a completion for each send (io_send_simply)
     H_LENT = 1u << 5,        // the send in flight borrows the receive buffer lent_buf
     H_HEAVY = 1u << 6,       // received one buffer a turn, for it sends faster than it is taken
+    H_SIMPLE_SEND = 1u << 7, // no MSG_WAITALL, so a completion for each send (io_send_simply)
 };
 
 #define BUF_GROUP 0

@@ -10,7 +10,7 @@ import pytest
 
 from harness import pki as pki_of
 from harness.client import Device, ack, frame, hello
-from harness.tls import (ALERT, DATA, HANDSHAKE, TlsDevice, client_hello, context, read_record, record)
+from harness.tls import (ALERT, DATA, HANDSHAKE, Cut, TlsDevice, client_hello, context, read_record, record)
 from harness.wait import until
 
 SUITES = ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305",
@@ -168,32 +168,6 @@ def test_many_frames_in_one_record_and_a_frame_in_many(gateway, pki):
         for byte in frame(b"one at a time"):
             device.send(bytes([byte]))
         assert device.recv_frame() == b"one at a time"
-
-
-class Cut(Device):
-    """OpenSSL over memory: what goes out can be cut anywhere."""
-
-    def __init__(self, address, tls, name="localhost"):
-        super().__init__(address)
-        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = tls.wrap_bio(self.incoming, self.outgoing, server_hostname=name)
-
-    def push(self, piece):
-        data = self.outgoing.read()
-        for at in range(0, len(data), piece):
-            self.sock.sendall(data[at:at + piece])
-
-    def run(self, call, piece):
-        while True:
-            try:
-                result = call()
-                self.push(piece)
-                return result
-            except ssl.SSLWantReadError:
-                self.push(piece)
-                data = self.sock.recv(65536)
-                assert data, "the gateway closed"
-                self.incoming.write(data)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1000])

@@ -39,6 +39,32 @@ class TlsDevice(Device):
             raise
 
 
+class Cut(Device):
+    """OpenSSL over memory: what goes out can be cut anywhere."""
+
+    def __init__(self, address, tls, name="localhost", session=None):
+        super().__init__(address)
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = tls.wrap_bio(self.incoming, self.outgoing, server_hostname=name, session=session)
+
+    def push(self, piece):
+        data = self.outgoing.read()
+        for at in range(0, len(data), piece):
+            self.sock.sendall(data[at:at + piece])
+
+    def run(self, call, piece):
+        while True:
+            try:
+                result = call()
+                self.push(piece)
+                return result
+            except ssl.SSLWantReadError:
+                self.push(piece)
+                data = self.sock.recv(65536)
+                assert data, "the gateway closed"
+                self.incoming.write(data)
+
+
 def record(kind, payload, version=0x0303):
     return struct.pack(">BHH", kind, version, len(payload)) + payload
 
