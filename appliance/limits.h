@@ -51,6 +51,8 @@
 #define LIMIT_TOPIC_BYTES 65535u           // MQTT 5.0 section 1.5.4: a UTF-8 string's length is 16 bits
 #define LIMIT_TOPIC_LEVELS 128u
 #define LIMIT_MQTT_SUBSCRIBES_OPEN 256u    // SUBSCRIBEs of a client whose retained messages are not all sent
+#define LIMIT_OWED_MAX 4096u               // acknowledgements of a connection that wait for the disk
+#define LIMIT_WILL_RESTART_S 10u           // wills of clients connected at the gateway's end wait so long
 #define LIMIT_MQTT_CONNACK_BYTES 2048u     // properties of a CONNACK
 #define LIMIT_NAME_BYTES 64u               // names of listeners, streams, uplinks
 

@@ -11,8 +11,12 @@
 #include "base/siphash.h"
 #include "post.h"
 
+u64 worker_place_hash(const char *id, size_t bytes) {
+    return siphash24(siphash_process_key(), id, bytes);
+}
+
 u32 worker_of_client(const gateway *gw, const char *id, size_t bytes) {
-    return (u32)(siphash24(siphash_process_key(), id, bytes) % gw->worker_count);
+    return (u32)(worker_place_hash(id, bytes) % gw->worker_count);
 }
 
 // The ring from one sender to one receiver lies in the receiver's inbox, indexed by the sender.

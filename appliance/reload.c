@@ -42,5 +42,15 @@ void reload_apply(worker *w, reload_job *job) {
         }
     }
     w->conf = job->conf;
+    if (w->sessions != NULL && !mqtt_sessions_restored(w->sessions)) {
+        w->restoring_job = job;
+        return;
+    }
     __atomic_fetch_sub(&job->pending, 1, __ATOMIC_ACQ_REL);
+}
+
+void reload_restored(worker *w) {
+    reload_job *job = w->restoring_job;
+    w->restoring_job = NULL;
+    if (job != NULL) __atomic_fetch_sub(&job->pending, 1, __ATOMIC_ACQ_REL);
 }

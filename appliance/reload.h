@@ -26,5 +26,8 @@ typedef struct reload_job {
 
 // On a worker: applies the job to its listeners, then counts down.
 void reload_apply(worker *w, reload_job *job);
+// The worker's durable sessions have been restored, and their subscriptions are in force everywhere: a job
+// that waits for it counts down, so that no listener accepts before.
+void reload_restored(worker *w);
 
 #endif

@@ -164,6 +164,7 @@ int worker_init(worker *w, gateway *gw, u32 index, const worker_budget *budget, 
         w->broker = broker_create(&bc);
         w->sessions = w->broker == NULL ? NULL : mqtt_sessions_create(w);
         if (w->sessions == NULL) return -ENOMEM;
+        if (w->store != NULL && (result = mqtt_sessions_keep(w->sessions, w->store)) < 0) return result;
     }
     *step = "reserve descriptor";
     w->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -434,7 +435,10 @@ static void *worker_thread(void *argument) {
         if (result < 0) log_error("worker %u: durable log not started: %s", w->index, errno_name(result));
         while (result == 0 && worker_loop_once(w)) {
         }
-        if (w->store != NULL) store_stop(w->store);
+        if (w->store != NULL) {
+            mqtt_sessions_finish(w->sessions);
+            store_stop(w->store);
+        }
     }
     __atomic_store_n(&w->ended, 1, __ATOMIC_RELEASE);
     u64 one = 1;

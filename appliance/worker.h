@@ -64,6 +64,7 @@ typedef struct worker_metrics {
     counter mqtt_publish_in[3], mqtt_publish_out[3];   // by QoS
     counter mqtt_publish_bytes_in, mqtt_publish_bytes_out; // payload
     counter mqtt_queued, mqtt_queued_bytes;  // messages waiting in queues of clients
+    counter mqtt_queued_log;                 // of them in the log
     counter mqtt_in_flight;
     counter mqtt_drops[MQTT_DROP_REASONS];
     counter mqtt_wills;
@@ -119,6 +120,7 @@ struct worker {
     broker *broker;
     mqtt_sessions *sessions;       // device workers
     store *store;                  // device workers; NULL: nothing is durable
+    struct reload_job *restoring_job; // the first one, until sessions have been restored from the log
     worker_metrics metrics;
     spsc *inbox;                   // array indexed by sender; the last ring is the control thread's
     u32 inbox_count;
@@ -177,7 +179,9 @@ bool worker_post_is_congested(const worker *w);
 // A message from the control thread (main), which has a ring of its own to every worker; rings the bell
 // at once. False when the ring is full.
 bool worker_post_control(gateway *gw, u32 to, const spsc_message *message);
-// The owner of a client id: siphash(id) mod worker_count.
+// The place hash of a client id: the same in every life of the gateway that has durable state.
+u64 worker_place_hash(const char *id, size_t bytes);
+// The owner of a client id: its place hash modulo worker_count.
 u32 worker_of_client(const gateway *gw, const char *id, size_t bytes);
 
 // One turn of the loop; false when the worker has stopped. Exported for the simulator, which drives

@@ -20,6 +20,7 @@ static void broker_retry(timer_node *node, void *context) {
     route_retry(b);
     groups_retry(b);
     retained_retry(b);
+    if (b->durable.resuming) exchange_resume(b);
 }
 
 static void retry_at(broker *b, u64 due_ns) {
@@ -116,6 +117,12 @@ void broker_destroy(broker *b) {
 
 // --- messages of other workers ---
 
+// All whom it was for have it, and on disk where they need it so.
+static void message_returned(broker *b, parcel *p) {
+    if (p->hold != NULL) exchange_returned(b, p);
+    if (p->owed != NULL) pledge_part_done(p->owed, -(int)p->failure);
+}
+
 static void slot_returned(broker *b, parcel_slot *slot) {
     parcel *p = slot->of;
     switch ((parcel_kind)p->kind) {
@@ -127,7 +134,11 @@ static void slot_returned(broker *b, parcel_slot *slot) {
         case PARCEL_PAGE: retained_returned(b, slot); break;
         case PARCEL_MESSAGE:
             if (p->pick_count > 0) picks_returned(b, slot);
-            if (p->pending == 1) counter_sub(&b->in_transit, 1);
+            if (p->failure == 0) p->failure = slot->failure;
+            if (p->pending == 1) {
+                counter_sub(&b->in_transit, 1);
+                message_returned(b, p);
+            }
             parcel_release(b, p);
     }
 }

@@ -34,13 +34,19 @@ typedef struct publication {
     u64 published_ns; // monotonic; 0 = now, set by broker_publish
     u64 publisher;    // subscriber.number of the publishing client, for no local; 0 = none
     u64 retain_serial; // of a retained one, set by broker_publish (broker/retained_seen.h)
+    // The open QoS 2 exchange of a durable session of the publisher's worker; 0 = none (store/message_record.h).
+    u64 exchange_session;
+    u64 source_pos;   // its record there, when it came from another worker; 0 = none
     u32 topic_len, props_len, payload_len;
+    u16 exchange_id, source_worker;
     u8 qos;           // as published
     bool retain;      // as published
 } publication;
 
 typedef struct worker worker;
+typedef struct pledge pledge; // broker/pledge.h
 struct message; // broker/message.h
+struct message_waiting; // store/message_record.h
 typedef struct subscription subscription;
 typedef struct subscriber subscriber;
 
@@ -75,6 +81,13 @@ typedef struct subscriber_ops {
     int (*load)(const subscriber *s);
     // The client's id, for operators; *len bytes. May be NULL.
     const char *(*name)(const subscriber *s, u32 *len);
+    // Of durable subscribers (broker/durable.h). A message of QoS 1 or 2 is about to be written into the log, and
+    // deliver() follows: whether the subscriber will have it, and under which terms (*w; its ids are d's). It has
+    // to make sure now that it can.
+    bool (*reserve)(subscriber *s, delivery *d, struct message_waiting *w);
+    // Where it lies: position and bytes of the record, and the part of them that is this subscriber's (to be given to
+    // store_drop when it needs the message no more). Position 0: it was not written, the reservation is off.
+    void (*stored)(subscriber *s, u64 pos, u32 bytes, u32 share_bytes);
 } subscriber_ops;
 
 // Embedded in a session. ops and number are set before the first subscription, the rest is zero then
@@ -86,6 +99,7 @@ struct subscriber {
     u64 match_stamp;
     u32 match_index, match_count;
     u32 subscription_count;
+    bool durable;        // its messages are kept in the log
 };
 
 typedef struct subscription_options {
@@ -93,6 +107,7 @@ typedef struct subscription_options {
     u8 qos;             // granted
     u8 retain_handling; // as in the SUBSCRIBE packet; not used by the broker
     bool no_local, retain_as_published;
+    bool restored;      // from the log: gets what comes before all workers have confirmed it too
 } subscription_options;
 
 // Answers BROKER_PENDING, once: 0 = in force, -ENOMEM = a worker had no memory for the filter and
@@ -154,6 +169,10 @@ int broker_redistribute(broker *b, u32 share, struct message *m);
 // up the budget (publish again after conn_unblock), -EINVAL for a malformed topic, -ENOMEM when the
 // message alone is over the budget, -ENOSPC when it is to be retained and the store is full.
 int broker_publish(broker *b, const publication *p, bool *matched);
+// The same for a publisher that is answered when what has to be is on disk. *owed: NULL, answer at once; else a
+// pledge that is the caller's now. Errors of the log, besides those above: -EDQUOT when its disk is full, -EIO when
+// it does not take writes, -EMSGSIZE when the message is larger than a record may be.
+int broker_publish_owed(broker *b, const publication *p, bool *matched, pledge **owed);
 
 // Worker messages WM_ROUTE, WM_ROUTE_RETURN, WM_SUBSCRIBE, WM_UNSUBSCRIBE (broker/route.h).
 void broker_handle_message(broker *b, const spsc_message *message);

@@ -28,7 +28,7 @@ static route_hit *hit_at(const broker *b, u32 i) {
 // --- gathering ---
 
 static bool wants(const subscription *s, const publication *p) {
-    if (s->subscriber == NULL || s->waiting != NULL) return false;
+    if (s->subscriber == NULL || (s->waiting != NULL && !s->early)) return false;
     return !s->no_local || p->publisher != s->subscriber->number;
 }
 
@@ -103,22 +103,28 @@ static void hand_out(broker *b, subscriber *who, delivery *d) {
     counter_add(taken ? &metrics->delivered : &metrics->delivery_dropped, 1);
 }
 
-static void single_deliver(broker *b, route_hits *hits, const publication *p, message **stored) {
+// What is done with each delivery: handed out, or offered first to those who keep it (hits_reserve).
+typedef void (*delivery_use)(broker *b, subscriber *who, delivery *d);
+
+__attribute__((always_inline)) static inline void single_each(broker *b, const route_hits *hits, bool *any,
+                                                              const publication *p, message **stored,
+                                                              delivery_use use) {
     const subscription *s = hits->single->first;
     const subscription *last = s == NULL ? NULL : s->prev;
     for (; s != NULL; s = s == last ? NULL : s->next) {
         if (!wants(s, p)) continue;
-        hits->any = true;
+        *any = true;
         u32 id = s->id;
         delivery d = {.publication = p, .qos = MIN(p->qos, s->qos), .broker = b, .stored = stored,
                       .retain = p->retain && s->retain_as_published,
                       .subscription_ids = &id, .subscription_id_count = id != 0};
-        hand_out(b, s->subscriber, &d);
+        use(b, s->subscriber, &d);
     }
 }
 
 // One subscriber, all its matching subscriptions that no callback has ended.
-static void chain_deliver(broker *b, u32 first, const publication *p, u32 *ids, message **stored) {
+__attribute__((always_inline)) static inline void chain_each(broker *b, u32 first, const publication *p, u32 *ids,
+                                                             message **stored, delivery_use use) {
     subscriber *who = NULL;
     delivery d = {.publication = p, .subscription_ids = ids, .broker = b, .stored = stored};
     for (u32 i = first; i != HIT_NONE; i = hit_at(b, i)->next) {
@@ -129,15 +135,25 @@ static void chain_deliver(broker *b, u32 first, const publication *p, u32 *ids, 
         d.retain = d.retain || (p->retain && s->retain_as_published);
         if (s->id != 0) ids[d.subscription_id_count++] = s->id;
     }
-    if (who != NULL) hand_out(b, who, &d);
+    if (who != NULL) use(b, who, &d);
+}
+
+__attribute__((always_inline)) static inline bool hits_each(broker *b, const route_hits *hits, const publication *p,
+                                                            message **stored, delivery_use use) {
+    u32 at_hand[IDS_AT_HAND];
+    bool any = hits->count > 0;
+    if (hits->single != NULL) single_each(b, hits, &any, p, stored, use);
+    for (u32 i = hits->base; i < hits->base + hits->count; i++) {
+        if (hit_at(b, i)->last == HIT_NONE) continue; // chained behind another
+        chain_each(b, i, p, hits->ids != NULL ? hits->ids : at_hand, stored, use);
+    }
+    return any;
 }
 
 void hits_deliver(broker *b, route_hits *hits, const publication *p, message **stored) {
-    u32 at_hand[IDS_AT_HAND];
-    hits->any = hits->count > 0;
-    if (hits->single != NULL) single_deliver(b, hits, p, stored);
-    for (u32 i = hits->base; i < hits->base + hits->count; i++) {
-        if (hit_at(b, i)->last == HIT_NONE) continue; // chained behind another
-        chain_deliver(b, i, p, hits->ids != NULL ? hits->ids : at_hand, stored);
-    }
+    hits->any = hits_each(b, hits, p, stored, hand_out);
+}
+
+void hits_reserve(broker *b, const route_hits *hits, const publication *p, message **stored) {
+    (void)hits_each(b, hits, p, stored, durable_offer);
 }

@@ -120,10 +120,13 @@ static void message_put(retained_part *r, retained_node *node, message *m) {
     if (m->expires_ns != 0) r->expiring++;
 }
 
+u64 retained_hash(const char *topic, u32 len) {
+    return siphash24(siphash_process_key(), topic, len);
+}
+
 u32 retained_keeper(const worker *w, const char *topic, u32 len) {
     u32 workers = w->gw->worker_count;
-    if (workers == 1) return 0;
-    return (u32)(siphash24(siphash_process_key(), topic, len) % workers);
+    return workers == 1 ? 0 : (u32)(retained_hash(topic, len) % workers);
 }
 
 // The limits are split evenly over the parts.

@@ -67,7 +67,8 @@ typedef struct retained_part {
 // Returns 0 or -ENOMEM. All of it goes with the broker's pool.
 int retained_init(retained_part *r, broker *b);
 
-// The worker that keeps a topic's retained message.
+// The worker that keeps a topic's retained message: its place hash modulo the number of workers.
+u64 retained_hash(const char *topic, u32 len);
 u32 retained_keeper(const worker *w, const char *topic, u32 len);
 // Whether a message would be kept by that worker: 0, -ENOSPC, or -EAGAIN. Of another worker only its fill
 // is known; when that is at a limit it is asked whether the message replaces one, and the publisher comes

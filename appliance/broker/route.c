@@ -22,7 +22,10 @@ typedef struct routing {
     u32 remote_picks;
     u64 pick_mask;              // other workers that were chosen
     int keeper;                 // worker that keeps the retained message, -1 = not retained
+    u64 awaited_mask;           // other workers whose disks the publisher's answer waits for
     parcel *parcel;
+    durable_hold *hold;         // to send the parcel when this worker's record is on disk
+    pledge *owed;
     message *stored;
 } routing;
 
@@ -64,8 +67,8 @@ static int picks_make(broker *b, routing *r) {
     return 0;
 }
 
-static void picks_write(broker *b, const routing *r) {
-    parcel_pick *out = parcel_picks(r->parcel);
+static void picks_write(broker *b, const routing *r, parcel *p) {
+    parcel_pick *out = parcel_picks(p);
     for (u32 i = r->picks_base; i < r->picks_base + r->pick_count; i++) {
         const route_pick *pick = pick_at(b, i);
         if (pick->target == b->owner->index) continue;
@@ -88,6 +91,9 @@ static int parcel_make(broker *b, routing *r) {
         parcel_slot *slot = &r->parcel->slots[i];
         slot->deliver = (r->match.workers_mask & worker_bit(slot->target)) != 0;
         slot->store = (int)slot->target == r->keeper;
+        if (b->durable.log == NULL || r->p->qos == 0) continue;
+        bool expects = slot->store || durable_expects(b->owner->gw->workers[slot->target].broker, r->p);
+        if (expects) r->awaited_mask |= worker_bit(slot->target);
     }
     return 0;
 }
@@ -99,12 +105,35 @@ static int keep_here(broker *b, routing *r) {
         r->stored = message_create(b, r->p);
         if (r->stored == NULL) return no_memory(b);
     }
-    int result = retained_set(&b->retained, r->p, r->stored);
+    store_pos pos;
+    int result = b->durable.log == NULL ? 0 : durable_retain(b, r->p, &pos);
+    if (result == 0) result = retained_set(&b->retained, r->p, r->stored);
+    return result == -ENOMEM ? no_memory(b) : result;
+}
+
+// What may be needed to wait for the disk, before anything is written.
+static int waits_make(broker *b, routing *r, bool owed) {
+    const durable_part *d = &b->durable;
+    if (r->p->qos == 0) return 0;
+    bool here = r->p->retain || counter_get(&d->subscribers) > 0;
+    if (owed && (here || r->awaited_mask != 0)) {
+        r->owed = pledge_create(b);
+        if (r->owed == NULL) return no_memory(b);
+    }
+    if (r->p->exchange_session == 0 || r->awaited_mask == 0) return 0;
+    r->hold = exchange_hold(b);
+    return r->hold == NULL ? no_memory(b) : 0;
+}
+
+// What of the message must be in this worker's log before it goes anywhere.
+static int write_here(broker *b, routing *r) {
+    store_pos pos;
+    int result = durable_store(b, r->p, &r->hits, r->awaited_mask, &r->stored, &pos);
     return result == -ENOMEM ? no_memory(b) : result;
 }
 
 // All that can fail.
-static int prepare(broker *b, routing *r) {
+static int prepare(broker *b, routing *r, bool owed) {
     int result = match_collect(b, r->p->topic, r->p->topic_len, &r->match);
     if (result < 0) return result == -ENOMEM ? no_memory(b) : result;
     if (r->match.groups > 0) {
@@ -119,7 +148,13 @@ static int prepare(broker *b, routing *r) {
     result = parcel_make(b, r);
     if (result < 0) return result;
     if (hits_collect(b, &r->match, r->p, &r->hits) < 0) return no_memory(b);
-    result = keep_here(b, r); // the last: what is refused is not stored either
+    bool log = b->durable.log != NULL;
+    if (log) {
+        b->durable.appended = 0;
+        result = r->p->qos > 0 && b->durable.behind > 0 ? -EAGAIN : waits_make(b, r, owed);
+    }
+    if (result == 0) result = keep_here(b, r); // near the end: what is refused is not stored either
+    if (result == 0 && log) result = write_here(b, r);
     if (result < 0) hits_end(b, &r->hits);
     return result;
 }
@@ -139,30 +174,66 @@ static void picks_deliver_here(broker *b, routing *r) {
     }
 }
 
+void parcel_post(broker *b, parcel *p) {
+    const publication *m = &p->message;
+    for (u32 i = 0; m->retain && i < p->slot_count; i++) {
+        // Before it is posted: who has met the message finds it counted.
+        if (p->slots[i].store) counter_set(&b->seen.posted[p->slots[i].target], m->retain_serial);
+    }
+    parcel_send(b, p, WM_ROUTE);
+}
+
+static void send_parcel(broker *b, routing *r) {
+    parcel *p = r->parcel;
+    r->parcel = NULL;
+    picks_write(b, r, p);
+    counter_add(&b->in_transit, 1);
+    if (r->owed != NULL && r->awaited_mask != 0) {
+        p->owed = r->owed;
+        pledge_on_part(r->owed);
+    }
+    if (r->hold == NULL) {
+        parcel_post(b, p);
+        return;
+    }
+    exchange_send(r->hold, p, b->durable.appended, b->durable.exchange_bytes, r->awaited_mask);
+    r->hold = NULL;
+}
+
 static void perform(broker *b, routing *r) {
     counter_add(&b->owner->metrics.published, 1);
-    if (r->parcel != NULL) {
-        picks_write(b, r);
-        counter_add(&b->in_transit, 1);
-        // Before it is posted: who has met the message finds it counted.
-        if (r->keeper >= 0) counter_set(&b->seen.posted[r->keeper], r->p->retain_serial);
-        parcel_send(b, r->parcel, WM_ROUTE);
-        r->parcel = NULL;
-    }
+    if (r->parcel != NULL) send_parcel(b, r);
     if (r->p->retain) retained_overtake(b, &b->retained, r->p);
     hits_deliver(b, &r->hits, r->p, &r->stored);
     picks_deliver_here(b, r);
 }
 
+// What the publisher waits for, NULL: for nothing.
+static pledge *owed_take(broker *b, routing *r) {
+    pledge *owed = r->owed;
+    if (owed == NULL) return NULL;
+    r->owed = NULL;
+    if (b->durable.appended != 0) pledge_on_log(owed, b->durable.log, b->durable.appended);
+    if (owed->waits > 0) return owed;
+    pledge_discard(owed);
+    return NULL;
+}
+
 int broker_publish(broker *b, const publication *p, bool *matched) {
+    return broker_publish_owed(b, p, matched, NULL);
+}
+
+int broker_publish_owed(broker *b, const publication *p, bool *matched, pledge **owed) {
     publication dated = *p;
     if (dated.published_ns == 0) dated.published_ns = b->owner->now_ns;
     dated.retain_serial = p->retain ? retain_serial_next(&b->seen, b->owner->index) : 0;
     routing r = {.p = &dated, .picks_base = b->picks.used, .keeper = -1};
     broker_enter(b); // keeps the filters that are found
-    int result = prepare(b, &r);
+    int result = prepare(b, &r, owed != NULL);
+    if (owed != NULL) *owed = NULL;
     if (result == 0) {
         perform(b, &r);
+        if (owed != NULL) *owed = owed_take(b, &r);
         if (matched != NULL) {
             *matched = r.match.workers_mask != 0 || r.hits.any || r.pick_count > 0;
         }
@@ -171,6 +242,8 @@ int broker_publish(broker *b, const publication *p, bool *matched) {
     b->picks.used = r.picks_base;
     match_end(b, &r.match);
     if (r.parcel != NULL) parcel_discard(b, r.parcel);
+    if (r.hold != NULL) exchange_hold_free(r.hold);
+    pledge_discard(r.owed);
     if (r.stored != NULL) message_unref(r.stored);
     broker_leave(b);
     return result;
@@ -198,6 +271,17 @@ static int deliver_received(broker *b, parcel_slot *slot, message **stored) {
     route_hits hits;
     int result = match_collect(b, p->topic, p->topic_len, &match);
     if (result == 0) result = hits_collect(b, &match, p, &hits);
+    if (result == 0 && b->durable.log != NULL) {
+        store_pos pos;
+        int written = durable_store(b, p, &hits, 0, stored, &pos);
+        // Not now: all of it comes again. Not at all: the publisher is told; who needs no log gets it.
+        if (written == -EAGAIN || written == -ENOMEM) {
+            hits_end(b, &hits);
+            result = -ENOMEM;
+        } else if (written < 0) {
+            slot->failure = (u8)-written;
+        }
+    }
     if (result == 0) {
         meet(b, slot);
         hits_deliver(b, &hits, p, stored);
@@ -207,18 +291,44 @@ static int deliver_received(broker *b, parcel_slot *slot, message **stored) {
     return result;
 }
 
+static void store_received(broker *b, parcel_slot *slot, message **stored) {
+    const publication *p = &slot->of->message;
+    store_pos pos;
+    int result = b->durable.log == NULL ? 0 : durable_retain(b, p, &pos);
+    if (result == 0) retained_store_received(b, p, stored);
+    else slot->failure = (u8)-result;
+}
+
 // Returns 0, or -ENOMEM: nothing was delivered.
 static int receive(broker *b, parcel_slot *slot) {
     parcel *p = slot->of;
     message *stored = NULL;
+    durable_hold *hold = NULL;
+    if (b->durable.log != NULL) {
+        if (p->message.source_pos != 0 && exchange_is_known(b, &p->message)) {
+            parcel_return(b, slot);
+            return 0;
+        }
+        b->durable.appended = 0;
+        bool writes = slot->store || durable_expects(b, &p->message);
+        if (writes && (durable_state(b) == -EAGAIN || (hold = exchange_hold(b)) == NULL)) return -ENOMEM;
+    }
     broker_enter(b);
     int result = deliver_received(b, slot, &stored);
     if (result == 0) {
         picks_received(b, p, &stored);
-        if (slot->store) retained_store_received(b, &p->message, &stored);
+        if (slot->store) store_received(b, slot, &stored);
     }
     if (stored != NULL) message_unref(stored);
     broker_leave(b);
+    if (result == 0 && p->message.source_pos != 0) {
+        exchange_set_seen(b, p->message.source_worker, p->message.source_pos);
+    }
+    if (result == 0 && hold != NULL && b->durable.appended != 0) {
+        slot_hold_return(hold, slot, b->durable.appended);
+        return 0;
+    }
+    if (hold != NULL) exchange_hold_free(hold);
     if (result == 0) parcel_return(b, slot);
     return result;
 }

@@ -19,7 +19,9 @@
 
 #include "base/timer.h"
 #include "broker/broker.h"
+#include "broker/durable.h"
 #include "broker/message.h"
+#include "broker/pledge.h"
 #include "broker/retained.h"
 #include "broker/retained_seen.h"
 #include "broker/retained_store.h"
@@ -58,6 +60,7 @@ struct subscription {
     u8 retain_handling;
     bool no_local : 1, retain_as_published : 1;
     bool online : 1;                  // shared: in which ring of the group
+    bool early : 1;                   // gets messages before it is in force: it was, in an earlier life
 };
 _Static_assert(sizeof(subscription) == 96, "a size class of the pool");
 
@@ -118,6 +121,7 @@ typedef struct parcel_slot {
     bool refused;             // announcement, read: the receiver had no memory. Page: no more wanted.
                               // Ask: there is none
     bool deliver, store;      // message: what to do with it there
+    u8 failure;               // message: errno of what could not be written there, 0 = none
     u16 target;               // worker this slot is for
 } parcel_slot;
 
@@ -153,6 +157,9 @@ struct parcel {
     u16 kind;            // parcel_kind
     u32 pick_count;
     u32 body_bytes;
+    pledge *owed;        // of a message: the publisher's; told when all slots are back; origin only
+    u32 failure;         // the first one of a slot that is back; origin only
+    struct durable_hold *hold; // of an exchange; NULL = none
     publication message; // its pointers are into the body
     union {
         parcel_announce announce;
@@ -185,6 +192,28 @@ typedef struct route_pick {
     bool offline;
 } route_pick;
 
+// What goes into the log (durable.c).
+typedef struct durable_hold durable_hold;
+typedef struct durable_part {
+    store *log;          // NULL: nothing is kept
+    scratch claims, ids; // of the record being made
+    counter subscribers; // durable ones of this worker; any thread reads
+    store_pos appended;  // the last record written for the message at hand
+    u32 exchange_bytes;  // of it, kept until the other workers have confirmed
+    durable_hold *unconfirmed; // exchanges that other workers have not confirmed, in the order of their positions
+    durable_hold **unconfirmed_end;
+    void (*confirmed)(void *context, store_pos pos); // they have; may be NULL
+    void (*resumed)(void *context);
+    void *context;       // of these
+    bool resuming;       // those of an earlier life are being sent again
+    u32 behind;          // sessions whose present state could not be written yet: nothing is promised to any
+    u64 source_seen[LIMIT_WORKERS_MAX]; // position of the last record that came from each other worker
+    int claim_failure;   // a claim that there was no memory for
+    retained_cursor *checkpoint; // walks the retained messages, NULL = none under way
+    bool checkpoint_again;       // the one it stands on has not been written yet
+    counter unreadable;  // records that made no sense at the start
+} durable_part;
+
 struct broker {
     worker *owner;
     u64 others_mask;     // the device workers except this one
@@ -209,6 +238,7 @@ struct broker {
     timer_node retry_timer;
     retained_part retained;
     retained_seen seen;
+    durable_part durable;
     counter subscription_count, shared_count, remote_filter_count, in_transit;
     counter message_count, message_bytes, shared_waiting, shared_handed_on, shared_dropped;
 };
@@ -308,7 +338,36 @@ typedef struct route_hits {
 } route_hits;
 int hits_collect(broker *b, const route_match *match, const publication *p, route_hits *hits);
 void hits_deliver(broker *b, route_hits *hits, const publication *p, message **stored);
+// Offers it to the durable ones (durable_offer).
+void hits_reserve(broker *b, const route_hits *hits, const publication *p, message **stored);
 void hits_end(broker *b, const route_hits *hits);
+
+// --- durable.c ---
+// A delivery that is about to be made: takes the claim of a durable subscriber.
+void durable_offer(broker *b, subscriber *who, delivery *d);
+// Writes the record for the plain subscribers that claim it and, in an exchange, for `targets`. Returns 0 (*pos 0:
+// nobody needs it) or -EAGAIN, -ENOSPC, -EIO, -EMSGSIZE, -ENOMEM: then nothing was written and nobody has a claim.
+int durable_store(broker *b, const publication *p, const route_hits *hits, u64 targets, message **stored,
+                  store_pos *pos);
+// Time of publishing and expiry, as a record has them.
+void durable_times(const broker *b, const publication *p, message_record *r);
+// --- durable_retained.c ---
+int durable_retained_start(broker *b);
+// Writes the retained message of p's topic, or that there is none. 0 (*pos 0: it is in memory only, and nobody was
+// promised more) or the errors of durable_store.
+int durable_retain(broker *b, const publication *p, store_pos *pos);
+// --- durable_exchange.c --- QoS 2 from a durable publisher here to other workers.
+// What a wait needs; NULL: no memory.
+durable_hold *exchange_hold(broker *b);
+void exchange_hold_free(durable_hold *h);
+// Sends the parcel when its record here, of which part_bytes are kept for it, is on disk. The hold is given up.
+void exchange_send(durable_hold *h, parcel *p, store_pos pos, u32 part_bytes, u64 targets);
+// All slots of its parcel are back.
+void exchange_returned(broker *b, const parcel *p);
+// Whether a message from another worker's record has been met, now or in an earlier life.
+bool exchange_is_known(const broker *b, const publication *p);
+// The slot goes home when everything up to pos is on disk. The hold is given up.
+void slot_hold_return(durable_hold *h, parcel_slot *slot, store_pos pos);
 
 // --- parcel.c ---
 // A parcel with a slot for each worker in the mask. NULL when out of memory.
@@ -332,6 +391,8 @@ void parcel_discard(broker *b, parcel *p);
 void outbox_flush(broker *b);
 
 // --- route.c ---
+// Sends a message's slots.
+void parcel_post(broker *b, parcel *p);
 void route_received(broker *b, parcel_slot *slot);
 // Keeps what came behind messages that wait for memory and must not overtake them: a read, a confirmation.
 // False: none wait.

@@ -20,6 +20,8 @@ typedef struct mqtt_sessions mqtt_sessions;
     X(OFFLINE, "offline") \
     X(NO_MEMORY, "no_memory") \
     X(SESSION_ENDED, "session_ended") \
+    X(LOG_FULL, "log_full") \
+    X(LOG_FAILED, "log_failed") \
     X(DENIED, "denied")
 typedef enum mqtt_drop {
 #define MQTT_DROP_ENUM(symbol, name) MQTT_DROP_##symbol,
@@ -31,6 +33,14 @@ const char *mqtt_drop_name(u32 reason);
 
 // Returns NULL when out of memory. The worker's broker and timer wheel exist.
 mqtt_sessions *mqtt_sessions_create(worker *w);
+// Sessions that outlive their connection, and what waits for them, are kept in the worker's log from now on; before
+// store_start, which restores them. Returns 0 or -ENOMEM.
+struct store;
+int mqtt_sessions_keep(mqtt_sessions *all, struct store *log);
+// Whether all that the log knows has been restored: subscriptions are in force on all workers.
+bool mqtt_sessions_restored(const mqtt_sessions *all);
+// Before the last commit: what has changed goes to the log.
+void mqtt_sessions_finish(mqtt_sessions *all);
 // Frees all sessions; nothing is published any more. Before broker_destroy. NULL is allowed.
 void mqtt_sessions_destroy(mqtt_sessions *all);
 
@@ -39,13 +49,16 @@ typedef struct session_view {
     char client[LIMIT_CLIENT_ID_BYTES + 1];
     u64 conn_id;          // 0: away
     u64 expires_in_ns;    // away: until its end, UINT64_MAX = never
-    u64 queued_bytes;
+    u64 queued_bytes;     // all that waits
+    u64 queued_log_bytes; // of it in the log
     u32 worker;
     u32 expiry_s;         // UINT32_MAX = never
     u32 subscriptions, in_flight, queued, open_qos_2;
+    u32 queued_log;       // of those queued in the log
     u16 keep_alive_s;
     u8 version;
     bool has_will;
+    bool durable;         // kept in the log
 } session_view;
 
 typedef struct session_filter {

@@ -173,6 +173,7 @@ static void options_set(subscription *s, const subscription_options *o) {
     s->retain_handling = o->retain_handling;
     s->no_local = o->no_local;
     s->retain_as_published = o->retain_as_published;
+    s->early = o->restored;
 }
 
 // Within broker_enter. Returns as broker_subscribe.

@@ -39,6 +39,7 @@ static const char *const reason_names[CLOSE_REASONS] = {
     [CLOSE_TLS_RECORD] = "tls_bad_record",
     [CLOSE_TLS_RENEGOTIATION] = "tls_renegotiation",
     [CLOSE_TLS_ALERT] = "tls_alert",
+    [CLOSE_LOG] = "log",
     [CLOSE_HTTP_DONE] = "http_done",
 };
 

@@ -41,6 +41,7 @@ typedef enum close_reason {
     CLOSE_TLS_RECORD,       // a TLS record was altered, too large or out of place
     CLOSE_TLS_RENEGOTIATION, // the peer asked for a new handshake on an open connection
     CLOSE_TLS_ALERT,        // the peer sent a fatal alert
+    CLOSE_LOG,              // a message could not be written into the log, and the protocol can not say so
     CLOSE_HTTP_DONE,        // admin connection finished (Connection: close)
     CLOSE_REASONS
 } close_reason;

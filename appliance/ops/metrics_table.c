@@ -396,6 +396,7 @@ const metric_family metric_families[] = {
     DEVICE("sluice_mqtt_in_flight", METRIC_GAUGE, mqtt_in_flight,
            "QoS 1 and 2 messages sent to MQTT clients and not acknowledged yet."),
     DEVICE("sluice_mqtt_queued", METRIC_GAUGE, mqtt_queued, "Messages that wait for MQTT clients."),
+    DEVICE("sluice_mqtt_queued_log", METRIC_GAUGE, mqtt_queued_log, "Of them those that wait in the durable log."),
     DEVICE("sluice_mqtt_queued_bytes", METRIC_GAUGE, mqtt_queued_bytes,
            "What those messages are charged with; one that waits for several clients counts for each."),
     EMIT("sluice_mqtt_dropped_total", METRIC_COUNTER, SCOPE_DEVICE, emit_mqtt_drops,

@@ -67,6 +67,9 @@ static void row_put(json *j, const session_view *v) {
     json_u64(j, o, "in_flight", v->in_flight);
     json_u64(j, o, "queued", v->queued);
     json_u64(j, o, "queued_bytes", v->queued_bytes);
+    json_u64(j, o, "queued_log", v->queued_log);
+    json_u64(j, o, "queued_log_bytes", v->queued_log_bytes);
+    json_bool(j, o, "durable", v->durable);
     json_u64(j, o, "open_qos_2", v->open_qos_2);
     json_bool(j, o, "will", v->has_will);
 }

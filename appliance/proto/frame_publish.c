@@ -15,6 +15,7 @@
 
 #include "broker/clients.h"
 #include "broker/message.h"
+#include "broker/pledge.h"
 #include "broker/topic.h"
 #include "net/listener.h"
 #include "proto/frame.h"
@@ -41,7 +42,8 @@ typedef struct frame_session {
     subscriber subscriber;
     conn *conn;
     broker *broker;
-    u64 frames_taken; // number of the last frame
+    pledge_line owed; // acknowledgements that wait for the disk
+    u64 frames_taken; // number of the last frame that was acknowledged
     u32 up_len, down_len;
     u8 state;         // session_state; set by session_handle only
     char text[];      // id, up topic, down filter
@@ -54,6 +56,7 @@ enum {
 };
 
 static int session_handle(conn *c, session_event event, u8 *data, u32 len);
+static void owed_settled(pledge_line *line);
 
 // --- session ---
 
@@ -111,6 +114,7 @@ static int session_create(conn *c, const frame_hello *hello, frame_session **out
     frame_session *s = pool_alloc(broker_pool(b), sizeof(*s) + hello->id_len + up_len + down_len);
     if (s == NULL) return CLOSE_NO_MEMORY;
     *s = (frame_session){.conn = c, .broker = b, .up_len = up_len, .down_len = down_len};
+    s->owed.settled = owed_settled;
     s->client = (client){.id = s->text, .id_len = hello->id_len, .taken_over = session_taken_over};
     memcpy(s->text, hello->id, hello->id_len);
     template_expand(conf->up_topic, hello, s->text + hello->id_len);
@@ -125,6 +129,7 @@ static int session_create(conn *c, const frame_hello *hello, frame_session **out
 
 static void session_free(frame_session *s) {
     session_detach(s);
+    pledge_line_abandon(&s->owed);
     pool_free(broker_pool(s->broker), s, session_bytes(s));
 }
 
@@ -233,16 +238,42 @@ static int act_open(conn *c, u8 *data, u32 len) {
     return frame_send_ack(c, 0);
 }
 
+// Sends the acknowledgements that are due, in order. A frame that could not be written is not acknowledged, and the
+// device is cut off: it sends again what it has no acknowledgement for.
+static void owed_settled(pledge_line *line) {
+    frame_session *s = CONTAINER_OF(line, frame_session, owed);
+    conn *c = s->conn;
+    u32 word;
+    int failure;
+    while (c->reason == CLOSE_NONE && pledge_line_take(line, &word, &failure)) {
+        int reason = failure < 0 ? CLOSE_LOG : frame_send_ack(c, ++s->frames_taken);
+        if (reason == CLOSE_NO_MEMORY || reason == CLOSE_SLOW_CONSUMER) conn_close(c, (close_reason)reason);
+        else if (reason > 0) conn_close_after_flush(c, (close_reason)reason);
+    }
+    if (c->reason == CLOSE_NONE && (c->flags & CONN_BLOCKED) != 0) conn_unblock(c);
+}
+
 static int act_publish(conn *c, u8 *data, u32 len) {
     frame_session *s = c->proto_state;
+    if (s->owed.count >= LIMIT_OWED_MAX) return PROTO_WAITING;
+    pledge *owed = NULL;
     publication p = {.topic = session_up_topic(s), .topic_len = s->up_len,
                      .payload = data + FRAME_HEADER_BYTES, .payload_len = len - FRAME_HEADER_BYTES,
                      .publisher = s->subscriber.number, .qos = 1};
-    int result = broker_publish(s->broker, &p, NULL);
+    int result = broker_publish_owed(s->broker, &p, NULL, &owed);
     if (result == -EAGAIN) return PROTO_BLOCKED;
-    if (result == -ENOMEM) return CLOSE_NO_MEMORY;
+    if (result == -ENOMEM || result == -EMSGSIZE) return CLOSE_NO_MEMORY;
+    if (result == -EDQUOT || result == -EIO) return CLOSE_LOG;
     ASSERT(result == 0);                           // the topic was checked with the hello
-    if (c->proto_state == NULL) return c->reason; // delivery to itself ended the connection
+    if (c->proto_state == NULL) {                  // delivery to itself ended the connection
+        if (owed != NULL) pledge_forget(owed);
+        return c->reason;
+    }
+    if (owed == NULL && s->owed.count > 0 && (owed = pledge_create(s->broker)) == NULL) return CLOSE_NO_MEMORY;
+    if (owed != NULL) {
+        pledge_line_add(&s->owed, owed, 0);
+        return 0;
+    }
     return frame_send_ack(c, ++s->frames_taken);
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "broker/events.h"
-#include "proto/mqtt_session.h"
+#include "proto/mqtt_durable.h"
 #include "proto/mqtt_write.h"
 
 static mqtt_codec codec_of(const conn *c) {
@@ -126,6 +126,9 @@ static int packet_take(conn *c, const mqtt_packet *packet) {
 
 static int mqtt_packet_in(conn *c, u8 *data, u32 len) {
     mqtt_session *s = mqtt_session_of(c);
+    if (UNLIKELY(c->owner->sessions->durable != NULL) && mqtt_durable_is_behind(c->owner->sessions)) {
+        return PROTO_BLOCKED;
+    }
     if (UNLIKELY(s == NULL)) return mqtt_connect_take(c, data, len);
     if (UNLIKELY(s->subscribing != NULL) && mqtt_subscribe_waits(s)) return PROTO_WAITING;
     mqtt_codec codec = codec_of(c);

@@ -11,6 +11,7 @@
 #include "base/siphash.h"
 #include "broker/deny.h"
 #include "broker/events.h"
+#include "proto/mqtt_durable.h"
 #include "proto/mqtt_session.h"
 #include "proto/mqtt_write.h"
 
@@ -278,6 +279,7 @@ static int session_open(conn *c, const mqtt_connect *k, const char *id, u32 len)
     }
     session_configure(s, mqtt_conf(c), k);
     mqtt_session_attach(s, c);
+    mqtt_durable_begin(s);
     conn_timer_update(c);
     int result = accept_send(s, k, present);
     if (result != 0) {

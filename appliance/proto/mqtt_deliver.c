@@ -4,7 +4,7 @@
 // or dropped, counted with its reason.
 //
 // Runs inside the broker's delivery: nothing is closed, freed or published here.
-#include "proto/mqtt_session.h"
+#include "proto/mqtt_durable.h"
 
 #define COPY_FIRST_BYTES_MAX 4096u // more is allocated and copied once in either case
 
@@ -29,12 +29,6 @@ static bool output_is_open(const mqtt_session *s) {
     return mqtt_session_online(s) && (s->conn->flags & CONN_PAUSED_OUT) == 0;
 }
 
-static void count_unsent(mqtt_session *s, int result) {
-    mqtt_dropped(s, result == MQTT_SEND_EXPIRED     ? MQTT_DROP_EXPIRED
-                    : result == MQTT_SEND_TOO_LARGE ? MQTT_DROP_TOO_LARGE
-                                                    : MQTT_DROP_NO_MEMORY);
-}
-
 // A large payload is worth one copy for all receivers. NULL: it is copied from the publication into the
 // output, as are small ones, and middling ones for the first receiver, who may be the only one.
 static message *message_for_output(const mqtt_session *s, delivery *d) {
@@ -47,7 +41,7 @@ static message *message_for_output(const mqtt_session *s, delivery *d) {
 }
 
 // Sends now. 0, a close_reason for no room or memory, or MQTT_SEND_*.
-static int send_now(mqtt_session *s, delivery *d, mqtt_outgoing *out) {
+int mqtt_send_now(mqtt_session *s, delivery *d, const mqtt_outgoing *out) {
     message *m = message_for_output(s, d);
     int result = mqtt_publish_send(s, out, m);
     if (m != NULL) message_unref(m);
@@ -63,13 +57,14 @@ static delivery_result deliver_qos_0(mqtt_session *s, delivery *d) {
     bool waits = s->out != NULL && s->out->queue_0.head != NULL;
     if (!output_is_open(s) || waits) return d->share != 0 ? DELIVERY_REFUSED : mqtt_queue_put(s, d);
     mqtt_outgoing out = outgoing_of(d);
-    int result = send_now(s, d, &out);
+    int result = mqtt_send_now(s, d, &out);
     if (result == 0) return DELIVERY_TAKEN;
-    count_unsent(s, result);
+    mqtt_count_unsent(s, result);
     return DELIVERY_DROPPED;
 }
 
 static delivery_result deliver_acknowledged(mqtt_session *s, delivery *d) {
+    if (s->keep != NULL) return mqtt_durable_deliver(s, d);
     bool waits = s->out != NULL && s->out->queue.head != NULL;
     if (!output_is_open(s) || waits || !mqtt_window_is_open(s)) {
         // Another member may have room; of those that are all away one keeps it.
@@ -85,9 +80,9 @@ static delivery_result deliver_acknowledged(mqtt_session *s, delivery *d) {
     }
     mqtt_outgoing out = outgoing_of(d);
     out.packet_id = e->packet_id;
-    int result = e->message != NULL ? mqtt_publish_send(s, &out, e->message) : send_now(s, d, &out);
+    int result = e->message != NULL ? mqtt_publish_send(s, &out, e->message) : mqtt_send_now(s, d, &out);
     if (result != 0) {
-        count_unsent(s, result);
+        mqtt_count_unsent(s, result);
         mqtt_flight_end(s, e);
         return DELIVERY_DROPPED;
     }
@@ -100,12 +95,15 @@ static delivery_result deliver_acknowledged(mqtt_session *s, delivery *d) {
 static delivery_result deliver_retained(mqtt_session *s, delivery *d) {
     const mqtt_outbound *out = s->out;
     bool waits = out != NULL && (out->queue.head != NULL || out->queue_0.head != NULL);
+    waits = waits || (s->keep != NULL && s->keep->backlog.count > 0);
     bool open = output_is_open(s) && !waits && (d->qos == 0 || mqtt_window_is_open(s));
     if (!open) {
         s->flags |= MQTT_RETAINED_WAITS;
         return DELIVERY_REFUSED;
     }
-    return d->qos == 0 ? deliver_qos_0(s, d) : deliver_acknowledged(s, d);
+    delivery_result result = d->qos == 0 ? deliver_qos_0(s, d) : deliver_acknowledged(s, d);
+    if (result == DELIVERY_REFUSED) s->flags |= MQTT_RETAINED_WAITS; // the log had no room
+    return result;
 }
 
 static delivery_result session_deliver(subscriber *to, delivery *d) {
@@ -122,6 +120,7 @@ static int session_load(const subscriber *of) {
     const mqtt_session *s = CONTAINER_OF((subscriber *)(uintptr_t)of, mqtt_session, subscriber);
     if (!mqtt_session_online(s)) return -1;
     u32 load = s->out == NULL ? 0 : s->out->in_flight.count + s->out->queue.count + s->out->queue_0.count;
+    if (s->keep != NULL) load += s->keep->backlog.count - s->keep->loaded;
     if ((s->conn->flags & CONN_PAUSED_OUT) != 0) load += s->window;
     return (int)MIN(load, (u32)INT32_MAX);
 }
@@ -133,4 +132,5 @@ static const char *session_name(const subscriber *of, u32 *len) {
 }
 
 const subscriber_ops mqtt_subscriber_ops = {
-    .deliver = session_deliver, .load = session_load, .name = session_name};
+    .deliver = session_deliver, .load = session_load, .name = session_name,
+    .reserve = mqtt_durable_reserve, .stored = mqtt_durable_stored};

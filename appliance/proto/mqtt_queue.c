@@ -11,14 +11,14 @@
 // A packet identifier's place in `slots` is its low bits; identifiers are given so that places are free.
 #include <string.h>
 
-#include "proto/mqtt_session.h"
+#include "proto/mqtt_durable.h"
 
 #define SLOTS_MIN 16u
 #define ENTRY_COST (sizeof(mqtt_entry) + 16u) // of the budget, besides the message
 
 // --- lists and entries ---
 
-static void list_append(mqtt_entries *list, mqtt_entry *e) {
+void mqtt_list_append(mqtt_entries *list, mqtt_entry *e) {
     e->next = NULL;
     e->prev = list->tail;
     *(list->tail != NULL ? &list->tail->next : &list->head) = e;
@@ -26,7 +26,7 @@ static void list_append(mqtt_entries *list, mqtt_entry *e) {
     list->count++;
 }
 
-static void list_remove(mqtt_entries *list, mqtt_entry *e) {
+void mqtt_list_remove(mqtt_entries *list, mqtt_entry *e) {
     *(e->prev != NULL ? &e->prev->next : &list->head) = e->next;
     *(e->next != NULL ? &e->next->prev : &list->tail) = e->prev;
     list->count--;
@@ -43,7 +43,7 @@ static size_t entry_bytes(u32 id_count) {
     return sizeof(mqtt_entry) + id_count * sizeof(u32);
 }
 
-static mqtt_entry *entry_make(mqtt_session *s, delivery *d, bool keep) {
+mqtt_entry *mqtt_entry_make(mqtt_session *s, delivery *d, bool keep) {
     u32 ids = keep ? d->subscription_id_count : 0;
     mqtt_entry *e = pool_alloc(mqtt_pool(s), entry_bytes(ids));
     if (e == NULL) return NULL;
@@ -56,7 +56,13 @@ static mqtt_entry *entry_make(mqtt_session *s, delivery *d, bool keep) {
     return NULL;
 }
 
-static void entry_free(mqtt_session *s, mqtt_entry *e) {
+mqtt_entry *mqtt_entry_blank(mqtt_session *s, u8 qos, bool retain) {
+    mqtt_entry *e = pool_alloc(mqtt_pool(s), entry_bytes(0));
+    if (e != NULL) *e = (mqtt_entry){.qos = qos, .retain = retain};
+    return e;
+}
+
+void mqtt_entry_free(mqtt_session *s, mqtt_entry *e) {
     if (e->message != NULL) message_unref(e->message);
     pool_free(mqtt_pool(s), e, entry_bytes(e->id_count));
 }
@@ -80,15 +86,33 @@ static bool slots_grow(mqtt_session *s) {
     return true;
 }
 
-static mqtt_entry *entry_of_id(const mqtt_session *s, u16 id) {
+mqtt_entry *mqtt_entry_of_id(const mqtt_session *s, u16 id) {
     const mqtt_outbound *out = s->out;
     if (out == NULL || out->slot_count == 0) return NULL;
     mqtt_entry *e = out->slots[id & (out->slot_count - 1)];
     return e != NULL && e->packet_id == id ? e : NULL;
 }
 
-// Puts an entry in flight with an identifier of its own. False: no memory.
-static bool flight_add(mqtt_session *s, mqtt_entry *e) {
+static void flight_link(mqtt_session *s, mqtt_entry *e, u16 id) {
+    mqtt_outbound *out = s->out;
+    e->packet_id = id;
+    out->slots[id & (out->slot_count - 1)] = e;
+    mqtt_list_append(&out->in_flight, e);
+    counter_add(&mqtt_metrics(s)->mqtt_in_flight, 1);
+}
+
+bool mqtt_flight_put(mqtt_session *s, mqtt_entry *e, u16 id) {
+    if (mqtt_outbound_of(s) == NULL) return false;
+    mqtt_outbound *out = s->out;
+    while (out->slot_count == 0 || out->slots[id & (out->slot_count - 1)] != NULL) {
+        if (!slots_grow(s)) return false;
+    }
+    flight_link(s, e, id);
+    out->last_id = id;
+    return true;
+}
+
+bool mqtt_flight_add(mqtt_session *s, mqtt_entry *e) {
     mqtt_outbound *out = s->out;
     if (out->in_flight.count * 2 >= out->slot_count && !slots_grow(s) &&
         out->in_flight.count >= out->slot_count) {
@@ -97,29 +121,37 @@ static bool flight_add(mqtt_session *s, mqtt_entry *e) {
     do {
         out->last_id++;
     } while (out->last_id == 0 || out->slots[out->last_id & (out->slot_count - 1)] != NULL);
-    e->packet_id = out->last_id;
-    out->slots[e->packet_id & (out->slot_count - 1)] = e;
-    list_append(&out->in_flight, e);
-    counter_add(&mqtt_metrics(s)->mqtt_in_flight, 1);
+    flight_link(s, e, out->last_id);
     return true;
 }
 
 mqtt_entry *mqtt_flight_begin(mqtt_session *s, delivery *d, bool keep) {
     if (mqtt_outbound_of(s) == NULL) return NULL;
-    mqtt_entry *e = entry_make(s, d, keep);
+    mqtt_entry *e = mqtt_entry_make(s, d, keep);
     if (e == NULL) return NULL;
-    if (flight_add(s, e)) return e;
-    entry_free(s, e);
+    if (mqtt_flight_add(s, e)) return e;
+    mqtt_entry_free(s, e);
     return NULL;
 }
 
-void mqtt_flight_end(mqtt_session *s, mqtt_entry *e) {
+static void flight_remove(mqtt_session *s, mqtt_entry *e) {
     mqtt_outbound *out = s->out;
     out->slots[e->packet_id & (out->slot_count - 1)] = NULL;
     if (e->resend) out->resend_count--;
-    list_remove(&out->in_flight, e);
+    mqtt_list_remove(&out->in_flight, e);
     counter_sub(&mqtt_metrics(s)->mqtt_in_flight, 1);
-    entry_free(s, e);
+    mqtt_entry_free(s, e);
+}
+
+void mqtt_flight_end(mqtt_session *s, mqtt_entry *e) {
+    mqtt_durable_flight_end(s, e);
+    flight_remove(s, e);
+}
+
+// Its identifier was never used.
+void mqtt_flight_cancel(mqtt_session *s, mqtt_entry *e) {
+    s->out->last_id = (u16)(e->packet_id - 1);
+    flight_remove(s, e);
 }
 
 bool mqtt_window_is_open(const mqtt_session *s) {
@@ -138,7 +170,7 @@ static void queue_remove(mqtt_session *s, mqtt_entries *list, mqtt_entry *e) {
     s->out->queued_bytes -= charge;
     counter_sub(&metrics->mqtt_queued, 1);
     counter_sub(&metrics->mqtt_queued_bytes, charge);
-    list_remove(list, e);
+    mqtt_list_remove(list, e);
 }
 
 static bool queue_fits(const mqtt_session *s, u64 bytes) {
@@ -155,16 +187,24 @@ static bool queue_make_room(mqtt_session *s, u64 bytes) {
         mqtt_entry *oldest = list->head;
         if (oldest == NULL) return false;
         queue_remove(s, list, oldest);
-        entry_free(s, oldest);
+        mqtt_entry_free(s, oldest);
         mqtt_dropped(s, MQTT_DROP_QUEUE_OLDEST);
     }
     return true;
+}
+
+void mqtt_queue_0_drop_oldest(mqtt_session *s) {
+    mqtt_entry *oldest = s->out->queue_0.head;
+    queue_remove(s, &s->out->queue_0, oldest);
+    mqtt_entry_free(s, oldest);
+    mqtt_dropped(s, MQTT_DROP_QUEUE_OLDEST);
 }
 
 delivery_result mqtt_queue_put(mqtt_session *s, delivery *d) {
     mqtt_outbound *out = mqtt_outbound_of(s);
     const publication *p = d->publication;
     u64 bytes = sizeof(message) + p->topic_len + p->props_len + p->payload_len + ENTRY_COST;
+    ASSERT(s->keep == NULL || d->qos == 0);
     if (out == NULL) {
         mqtt_dropped(s, MQTT_DROP_NO_MEMORY);
         return DELIVERY_DROPPED;
@@ -178,12 +218,12 @@ delivery_result mqtt_queue_put(mqtt_session *s, delivery *d) {
         if (end) mqtt_session_work(s, MQTT_WORK_CLOSE);
         return DELIVERY_DROPPED;
     }
-    mqtt_entry *e = entry_make(s, d, true);
+    mqtt_entry *e = mqtt_entry_make(s, d, true);
     if (e == NULL) {
         mqtt_dropped(s, MQTT_DROP_NO_MEMORY);
         return DELIVERY_DROPPED;
     }
-    list_append(d->qos == 0 ? &out->queue_0 : &out->queue, e);
+    mqtt_list_append(d->qos == 0 ? &out->queue_0 : &out->queue, e);
     u64 charge = entry_charge(e);
     out->queued_bytes += charge;
     counter_add(&mqtt_metrics(s)->mqtt_queued, 1);
@@ -197,7 +237,7 @@ static bool output_is_open(const mqtt_session *s) {
     return mqtt_session_online(s) && (s->conn->flags & CONN_PAUSED_OUT) == 0;
 }
 
-static int entry_send(mqtt_session *s, const mqtt_entry *e) {
+int mqtt_entry_send(mqtt_session *s, const mqtt_entry *e) {
     message *m = e->message;
     mqtt_outgoing out = {
         .topic = message_topic(m),
@@ -220,7 +260,7 @@ static int entry_send(mqtt_session *s, const mqtt_entry *e) {
     return mqtt_publish_send(s, &out, m);
 }
 
-static void count_unsent(mqtt_session *s, int result) {
+void mqtt_count_unsent(mqtt_session *s, int result) {
     mqtt_dropped(s, result == MQTT_SEND_EXPIRED     ? MQTT_DROP_EXPIRED
                     : result == MQTT_SEND_TOO_LARGE ? MQTT_DROP_TOO_LARGE
                                                     : MQTT_DROP_NO_MEMORY);
@@ -232,11 +272,11 @@ static bool resend(mqtt_session *s, mqtt_entry *e) {
     if (e->state == MQTT_ENTRY_RELEASED) {
         result = mqtt_ack_send(s, MQTT_PUBREL, e->packet_id, MQTT_REASON_SUCCESS);
     } else {
-        result = entry_send(s, e);
+        result = mqtt_entry_send(s, e);
     }
     if (result == CLOSE_SLOW_CONSUMER) return false;
     if (result != 0) {
-        count_unsent(s, result);
+        mqtt_count_unsent(s, result);
         mqtt_flight_end(s, e);
         return true;
     }
@@ -263,14 +303,14 @@ static void pump_queue(mqtt_session *s) {
     while (out->queue.head != NULL && mqtt_window_is_open(s) && output_is_open(s)) {
         mqtt_entry *e = out->queue.head;
         queue_remove(s, &out->queue, e);
-        if (!flight_add(s, e)) {
-            count_unsent(s, CLOSE_NO_MEMORY);
-            entry_free(s, e);
+        if (!mqtt_flight_add(s, e)) {
+            mqtt_count_unsent(s, CLOSE_NO_MEMORY);
+            mqtt_entry_free(s, e);
             continue;
         }
-        int result = entry_send(s, e);
+        int result = mqtt_entry_send(s, e);
         if (result != 0) {
-            count_unsent(s, result);
+            mqtt_count_unsent(s, result);
             mqtt_flight_end(s, e);
             continue;
         }
@@ -284,14 +324,19 @@ static void pump_queue_0(mqtt_session *s) {
     while (out->queue_0.head != NULL && output_is_open(s)) {
         mqtt_entry *e = out->queue_0.head;
         queue_remove(s, &out->queue_0, e);
-        int result = entry_send(s, e);
-        if (result != 0) count_unsent(s, result);
-        entry_free(s, e);
+        int result = mqtt_entry_send(s, e);
+        if (result != 0) mqtt_count_unsent(s, result);
+        mqtt_entry_free(s, e);
     }
 }
 
 void mqtt_queue_pump(mqtt_session *s) {
-    if (s->out != NULL && mqtt_session_online(s)) {
+    if (s->keep != NULL && s->keep->backlog.count > 0 && mqtt_outbound_of(s) == NULL) return;
+    if (s->out != NULL && s->keep != NULL && mqtt_session_online(s)) {
+        if (!mqtt_durable_pump_flight(s)) return;
+        pump_queue_0(s);
+        mqtt_durable_pump_queue(s);
+    } else if (s->out != NULL && mqtt_session_online(s)) {
         if (!pump_flight(s)) return;
         pump_queue_0(s);
         pump_queue(s);
@@ -319,13 +364,18 @@ static int take_pubrec(conn *c, const mqtt_ack *ack, mqtt_entry *e) {
     }
     if (e->message != NULL) message_unref(e->message);
     e->message = NULL;
+    bool again = e->state == MQTT_ENTRY_RELEASED;
     e->state = MQTT_ENTRY_RELEASED;
+    if (s->keep != NULL && (!again || e->hold_pos != 0)) {
+        mqtt_durable_released(s, e); // PUBREL follows when that is on disk
+        return 0;
+    }
     return mqtt_ack_send(s, MQTT_PUBREL, ack->packet_id, MQTT_REASON_SUCCESS);
 }
 
 int mqtt_receive_ack(conn *c, mqtt_type type, const mqtt_ack *ack) {
     mqtt_session *s = mqtt_session_of(c);
-    mqtt_entry *e = entry_of_id(s, ack->packet_id);
+    mqtt_entry *e = mqtt_entry_of_id(s, ack->packet_id);
     // One that waits to be sent again was sent on an earlier connection: nothing to acknowledge yet.
     if (e != NULL && e->resend) e = NULL;
     bool wrong = e != NULL && (type == MQTT_PUBACK ? e->qos != 1 : e->qos != 2);
@@ -349,6 +399,7 @@ void mqtt_queue_resume(mqtt_session *s) {
     out->resend_count = 0;
     for (mqtt_entry *e = out->in_flight.head; e != NULL; e = e->next) {
         e->resend = true;
+        e->released = false;
         out->resend_count++;
     }
 }
@@ -368,12 +419,13 @@ static void hand_back(mqtt_session *s) {
         next = e == last ? NULL : e->next;
         if (!entry_redistribute(s, e)) continue;
         queue_remove(s, &out->queue, e);
-        entry_free(s, e);
+        mqtt_entry_free(s, e);
     }
 }
 
 void mqtt_queue_detach(mqtt_session *s) {
     mqtt_outbound *out = s->out;
+    if (s->keep != NULL) mqtt_durable_detach(s);
     if (out == NULL) return;
     mqtt_alias_free(s);
     hand_back(s);
@@ -381,7 +433,7 @@ void mqtt_queue_detach(mqtt_session *s) {
     while (out->queue_0.head != NULL) {
         mqtt_entry *e = out->queue_0.head;
         queue_remove(s, &out->queue_0, e);
-        entry_free(s, e);
+        mqtt_entry_free(s, e);
         mqtt_dropped(s, MQTT_DROP_OFFLINE);
     }
     mqtt_queue_trim(s);
@@ -407,12 +459,12 @@ void mqtt_queue_free(mqtt_session *s) {
         mqtt_entry *e = out->queue.head;
         queue_remove(s, &out->queue, e);
         if (!entry_redistribute(s, e)) mqtt_dropped(s, MQTT_DROP_SESSION_ENDED);
-        entry_free(s, e);
+        mqtt_entry_free(s, e);
     }
     while (out->queue_0.head != NULL) {
         mqtt_entry *e = out->queue_0.head;
         queue_remove(s, &out->queue_0, e);
-        entry_free(s, e);
+        mqtt_entry_free(s, e);
     }
     while (out->in_flight.head != NULL) {
         mqtt_entry *e = out->in_flight.head;

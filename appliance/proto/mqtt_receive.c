@@ -12,7 +12,7 @@
 
 #include "broker/deny.h"
 #include "broker/topic.h"
-#include "proto/mqtt_session.h"
+#include "proto/mqtt_durable.h"
 
 // --- what is passed on ---
 
@@ -47,10 +47,15 @@ void mqtt_forward_free(worker *w, mqtt_forward *f) {
 
 // --- open QoS 2 exchanges and aliases ---
 
+static void owed_settled(pledge_line *line);
+
 static mqtt_inbound *inbound_of(mqtt_session *s) {
     if (s->in != NULL) return s->in;
     s->in = pool_alloc(mqtt_pool(s), sizeof(*s->in));
-    if (s->in != NULL) memset(s->in, 0, sizeof(*s->in));
+    if (s->in == NULL) return NULL;
+    memset(s->in, 0, sizeof(*s->in));
+    s->in->session = s;
+    s->in->owed.settled = owed_settled;
     return s->in;
 }
 
@@ -100,6 +105,17 @@ static void id_remove(mqtt_inbound *in, u16 id) {
     memmove(in->ids + at, in->ids + at + 1, (in->id_count - at) * sizeof(*in->ids));
 }
 
+bool mqtt_inbound_put(mqtt_session *s, u16 id) {
+    if (id_is_open(s->in, id)) return true;
+    if (!id_reserve(s)) return false;
+    id_add(s->in, id);
+    return true;
+}
+
+void mqtt_inbound_take(mqtt_session *s, u16 id) {
+    if (id_is_open(s->in, id)) id_remove(s->in, id);
+}
+
 u32 mqtt_inbound_open(const mqtt_session *s) {
     return s->in == NULL ? 0 : s->in->id_count;
 }
@@ -107,6 +123,7 @@ u32 mqtt_inbound_open(const mqtt_session *s) {
 void mqtt_inbound_detach(mqtt_session *s) {
     mqtt_inbound *in = s->in;
     if (in == NULL) return;
+    pledge_line_abandon(&in->owed);
     for (u32 i = 0; i < in->alias_count; i++) {
         if (in->aliases[i].topic == NULL) continue;
         pool_free(mqtt_pool(s), in->aliases[i].topic, in->aliases[i].len);
@@ -183,18 +200,85 @@ static u8 refusal_of(const conn *c, const mqtt_publish *p, mqtt_bytes topic) {
     return 0;
 }
 
+// --- acknowledgements ---
+
+// In a pledge's word: what is to be sent.
+static u32 word_of(mqtt_type type, u16 id, u8 reason) {
+    return (u32)type << 24 | (u32)reason << 16 | id;
+}
+
+// What could not be written is not acknowledged: a client of 5.0 is told and may send it again later, one of 3.x has
+// no way to hear it and is cut off: it sends it again when it comes back. 0 or what packet() returns.
+static int refuse_for_log(mqtt_session *s, int failure, u8 *reason) {
+    bool full = failure == -EDQUOT;
+    mqtt_dropped(s, full ? MQTT_DROP_LOG_FULL : MQTT_DROP_LOG_FAILED);
+    *reason = full ? MQTT_REASON_QUOTA_EXCEEDED : MQTT_REASON_IMPLEMENTATION_SPECIFIC;
+    if (s->version == MQTT_5) return 0;
+    return mqtt_conn_fail(s->conn, *reason, CLOSE_LOG, NULL);
+}
+
+static int answer_settled(mqtt_session *s, u32 word, int failure) {
+    mqtt_type type = (mqtt_type)(word >> 24);
+    u8 reason = (u8)(word >> 16);
+    u16 id = (u16)word;
+    if (failure == 0 || type == MQTT_PUBCOMP) return mqtt_ack_send(s, type, id, reason);
+    if (type == MQTT_PUBREC) {
+        mqtt_inbound_take(s, id);
+        mqtt_durable_change_id(s, MQTT_CHANGE_COMPLETED, id);
+    }
+    int result = refuse_for_log(s, failure, &reason);
+    return result != 0 ? result : mqtt_ack_send(s, type, id, reason);
+}
+
+// Sends what is settled, in order. The session or its connection may be gone after it.
+static void owed_settled(pledge_line *line) {
+    mqtt_inbound *in = CONTAINER_OF(line, mqtt_inbound, owed);
+    mqtt_session *s = in->session;
+    conn *c = s->conn;
+    u32 word;
+    int failure;
+    while (s->conn == c && s->in == in && pledge_line_take(line, &word, &failure)) {
+        if (!mqtt_session_online(s)) continue;
+        int reason = answer_settled(s, word, failure);
+        if (reason == CLOSE_NO_MEMORY || reason == CLOSE_SLOW_CONSUMER) conn_close(c, (close_reason)reason);
+        else if (reason > 0) conn_close_after_flush(c, (close_reason)reason);
+        if (reason > 0) return;
+    }
+    if (c != NULL && c->reason == CLOSE_NONE && (c->flags & CONN_BLOCKED) != 0) conn_unblock(c);
+}
+
+bool mqtt_receive_waits(const mqtt_session *s) {
+    return s->in != NULL && s->in->owed.count >= LIMIT_OWED_MAX;
+}
+
+// Answers now, or in its turn. owed: NULL, or what it waits for. 0 or what packet() returns.
+static int answer(mqtt_session *s, mqtt_type type, u16 id, u8 reason, pledge *owed) {
+    if (owed == NULL && (s->in == NULL || s->in->owed.count == 0)) return mqtt_ack_send(s, type, id, reason);
+    if (owed == NULL) owed = pledge_create(mqtt_broker(s));
+    mqtt_inbound *in = inbound_of(s);
+    if (owed == NULL || in == NULL) {
+        if (owed != NULL) pledge_forget(owed);
+        return CLOSE_NO_MEMORY;
+    }
+    pledge_line_add(&in->owed, owed, word_of(type, id, reason));
+    return 0;
+}
+
 // The one place where a message that was accepted, or refused, is answered.
-static int publish_answer(conn *c, const mqtt_publish *p, u8 reason) {
+static int publish_answer(conn *c, const mqtt_publish *p, u8 reason, pledge *owed) {
     mqtt_session *s = mqtt_session_of(c);
     if (p->qos == 0) return 0;
     // 3.x has no way to refuse one (3.1.1 section 3.3.5): it is acknowledged and goes nowhere.
     if (s->version != MQTT_5) reason = 0;
-    if (p->qos == 2 && reason < MQTT_REASON_UNSPECIFIED) id_add(s->in, p->packet_id);
-    return mqtt_ack_send(s, p->qos == 1 ? MQTT_PUBACK : MQTT_PUBREC, p->packet_id, reason);
+    if (p->qos == 2 && reason < MQTT_REASON_UNSPECIFIED) {
+        id_add(s->in, p->packet_id);
+        mqtt_durable_change_id(s, MQTT_CHANGE_RECEIVED, p->packet_id);
+    }
+    return answer(s, p->qos == 1 ? MQTT_PUBACK : MQTT_PUBREC, p->packet_id, reason, owed);
 }
 
 // Hands it to the broker. 0 with the reason of the answer, or what packet() returns.
-static int publish_forward(conn *c, const mqtt_publish *p, mqtt_bytes topic, u8 *reason) {
+static int publish_forward(conn *c, const mqtt_publish *p, mqtt_bytes topic, u8 *reason, pledge **owed) {
     mqtt_session *s = mqtt_session_of(c);
     worker *w = s->owner;
     mqtt_forward forward;
@@ -211,14 +295,25 @@ static int publish_forward(conn *c, const mqtt_publish *p, mqtt_bytes topic, u8 
         .qos = p->qos,
         .retain = p->retain,
     };
+    if (p->qos == 2 && s->keep != NULL) {
+        out.exchange_session = s->keep->by_number.hash;
+        out.exchange_id = p->packet_id;
+    }
     if (mqtt_property_present(&p->props, MQTT_MESSAGE_EXPIRY)) {
         u64 seconds = mqtt_property_number(&p->props, MQTT_MESSAGE_EXPIRY, 0);
         out.expires_ns = w->now_ns + seconds * NS_PER_S + 1; // 0 seconds: expired for who waits
     }
     bool matched = true;
-    int result = broker_publish(w->broker, &out, &matched);
+    int result = broker_publish_owed(w->broker, &out, &matched, p->qos > 0 ? owed : NULL);
     mqtt_forward_free(w, &forward);
     if (result == -EAGAIN) return PROTO_BLOCKED;
+    if (result == -EDQUOT || result == -EIO) {
+        if (p->qos == 0) {
+            mqtt_dropped(s, result == -EDQUOT ? MQTT_DROP_LOG_FULL : MQTT_DROP_LOG_FAILED);
+            return 0;
+        }
+        return refuse_for_log(s, result, reason);
+    }
     *reason = matched ? MQTT_REASON_SUCCESS : MQTT_REASON_NO_MATCHING_SUBSCRIBERS;
     // -ENOMEM, or -ENOSPC: the store of retained messages is full.
     if (result == -EINVAL) *reason = MQTT_REASON_TOPIC_NAME_INVALID;
@@ -250,10 +345,9 @@ int mqtt_receive_publish(conn *c, const mqtt_publish *p) {
     mqtt_session *s = mqtt_session_of(c);
     int result = publish_check(c, p);
     if (result != 0) return result;
+    if (p->qos > 0 && mqtt_receive_waits(s)) return PROTO_WAITING;
     if (p->qos == 2) {
-        if (id_is_open(s->in, p->packet_id)) {
-            return mqtt_ack_send(s, MQTT_PUBREC, p->packet_id, MQTT_REASON_SUCCESS);
-        }
+        if (id_is_open(s->in, p->packet_id)) return answer(s, MQTT_PUBREC, p->packet_id, MQTT_REASON_SUCCESS, NULL);
         // 3.x clients can not be told of one; their packet identifiers are the limit.
         if (s->version == MQTT_5 && mqtt_inbound_open(s) >= mqtt_conf(c)->receive_max) {
             return mqtt_conn_fail(c, MQTT_REASON_RECEIVE_MAX_EXCEEDED, CLOSE_QUOTA,
@@ -265,17 +359,18 @@ int mqtt_receive_publish(conn *c, const mqtt_publish *p) {
     result = topic_resolve(c, p, &topic);
     if (result != 0) return result;
     u8 reason = refusal_of(c, p, topic);
+    pledge *owed = NULL;
     if (reason == MQTT_REASON_PAYLOAD_FORMAT_INVALID && p->qos == 0) {
         return mqtt_conn_fail(c, reason, CLOSE_PROTOCOL_ERROR, "payload is not UTF-8");
     }
     if (reason != 0) {
         mqtt_dropped(s, MQTT_DROP_DENIED);
     } else {
-        result = publish_forward(c, p, topic, &reason);
+        result = publish_forward(c, p, topic, &reason, &owed);
         if (result != 0) return result;
     }
     publish_count(s, p);
-    return publish_answer(c, p, reason);
+    return publish_answer(c, p, reason, owed);
 }
 
 int mqtt_receive_pubrel(conn *c, const mqtt_ack *ack) {
@@ -283,5 +378,12 @@ int mqtt_receive_pubrel(conn *c, const mqtt_ack *ack) {
     bool open = id_is_open(s->in, ack->packet_id);
     if (open) id_remove(s->in, ack->packet_id);
     u8 reason = open ? MQTT_REASON_SUCCESS : MQTT_REASON_PACKET_ID_NOT_FOUND;
+    if (open && s->keep != NULL) {
+        // The identifier is the client's again; a message under it would be taken for a repetition if this got lost.
+        mqtt_durable_change_id(s, MQTT_CHANGE_COMPLETED, ack->packet_id);
+        pledge *owed = mqtt_durable_owe(s);
+        if (owed == NULL) return CLOSE_NO_MEMORY;
+        return answer(s, MQTT_PUBCOMP, ack->packet_id, 0, owed);
+    }
     return mqtt_ack_send(s, MQTT_PUBCOMP, ack->packet_id, s->version == MQTT_5 ? reason : 0);
 }

@@ -7,11 +7,13 @@
 //
 // Invariants: s->conn->proto_state == s or s->conn == NULL; the timer is armed only while away and with
 // an expiry that is not "never"; a session with expiry 0 does not outlive its connection.
-#include "proto/mqtt_session.h"
+#include "proto/mqtt_durable.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/durable.h"
 #include "broker/events.h"
 #include "broker/sys.h"
 #include "limits.h"
@@ -119,6 +121,7 @@ mqtt_session *mqtt_session_create(worker *w, const char *id, u32 len) {
 
 static void session_free(mqtt_session *s) {
     worker *w = s->owner;
+    mqtt_durable_end(s);
     mqtt_queue_free(s);
     mqtt_subscribe_free(s);
     mqtt_inbound_free(s);
@@ -138,8 +141,30 @@ void mqtt_session_end(mqtt_session *s) {
     session_free(s);
 }
 
+void mqtt_session_forget(mqtt_session *s) {
+    ASSERT(s->conn == NULL && s->will == NULL && s->subscriber.subscription_count == 0);
+    mqtt_durable_forget(s);
+    session_free(s);
+}
+
+int mqtt_sessions_keep(mqtt_sessions *all, struct store *log) {
+    int result = durable_start(all->owner->broker, log);
+    if (result < 0) return result;
+    all->durable = mqtt_durable_create(all, log);
+    return all->durable == NULL ? -ENOMEM : 0;
+}
+
+bool mqtt_sessions_restored(const mqtt_sessions *all) {
+    return all->durable == NULL || all->durable->restoring == 0;
+}
+
+void mqtt_sessions_finish(mqtt_sessions *all) {
+    if (all->durable != NULL) (void)mqtt_durable_flush(all->durable);
+}
+
 void mqtt_sessions_destroy(mqtt_sessions *all) {
     if (all == NULL) return;
+    free(all->durable);
     sys_destroy(all->sys);
     // The sessions themselves, their messages and wills lie in the broker's pool and go with it.
     free(all);
@@ -184,6 +209,7 @@ void mqtt_session_leave(mqtt_session *s) {
         if (delay_s == 0) mqtt_will_publish(s);
         else mqtt_will_wait(s, delay_s);
     }
+    mqtt_durable_left(s);
     mqtt_session_await(s);
 }
 
@@ -206,5 +232,6 @@ void mqtt_session_hand_over(mqtt_session *s, bool session_goes_on) {
 
 void mqtt_session_trim(mqtt_session *s) {
     mqtt_queue_trim(s);
-    if (s->in != NULL && s->in->id_count == 0 && s->in->aliases == NULL) mqtt_inbound_free(s);
+    bool idle = s->in != NULL && s->in->id_count == 0 && s->in->aliases == NULL && s->in->owed.count == 0;
+    if (idle) mqtt_inbound_free(s);
 }

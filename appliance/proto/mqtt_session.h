@@ -20,6 +20,7 @@
 #include "broker/broker.h"
 #include "broker/clients.h"
 #include "broker/message.h"
+#include "broker/pledge.h"
 #include "broker/retained.h"
 #include "broker/sessions.h"
 #include "net/listener.h"
@@ -35,6 +36,8 @@ typedef struct mqtt_outbound mqtt_outbound;
 typedef struct mqtt_inbound mqtt_inbound;
 typedef struct mqtt_will mqtt_will;
 typedef struct mqtt_subscribing mqtt_subscribing;
+typedef struct mqtt_keep mqtt_keep;       // proto/mqtt_durable.h
+typedef struct mqtt_durable mqtt_durable;
 
 enum { // mqtt_session.flags
     MQTT_NO_PROBLEM_INFO = 1u << 0,  // no reason strings but in CONNACK and DISCONNECT
@@ -52,6 +55,7 @@ struct mqtt_session {
     mqtt_outbound *out;        // NULL: nothing on its way and nothing queued
     mqtt_inbound *in;          // NULL: no open QoS 2 exchange, no alias
     mqtt_will *will;
+    mqtt_keep *keep;           // NULL: nothing of it is in the log
     mqtt_subscribing *subscribing; // SUBSCRIBEs without SUBACK or with retained messages left
     mqtt_session *work_next;
     timer_node timer;          // the session's end, while away
@@ -75,6 +79,7 @@ struct mqtt_sessions {
     mqtt_will *wills;          // being published: the rings were congested
     timer_node will_timer;
     struct sys_topics *sys;    // first worker only
+    mqtt_durable *durable;     // NULL: no log
     const u8 *last_payload;    // of the last delivery, to be compared only
     u64 next_number;
     u32 count;
@@ -119,6 +124,8 @@ bool mqtt_sessions_has_room(const mqtt_sessions *all);
 // Ends it: unsubscribes, publishes its will, forgets its messages and frees it. Its connection must be
 // gone or detached.
 void mqtt_session_end(mqtt_session *s);
+// The same while the log is replayed: nothing is published or written. It has no subscription and no will.
+void mqtt_session_forget(mqtt_session *s);
 void mqtt_session_attach(mqtt_session *s, conn *c);
 // The connection is no longer its client's: c->proto_state becomes NULL. The will is left alone.
 void mqtt_session_detach(mqtt_session *s);
@@ -155,6 +162,10 @@ int mqtt_connect_take(conn *c, const u8 *data, u32 len);
 mqtt_will *mqtt_will_create(mqtt_session *s, const mqtt_connect *connect);
 u32 mqtt_will_delay_s(const mqtt_will *will);
 void mqtt_will_free(mqtt_session *s);
+// As a record has it; what *out points to is the will's.
+struct mqtt_will_record;
+void mqtt_will_view(const mqtt_will *will, struct mqtt_will_record *out);
+mqtt_will *mqtt_will_restore(mqtt_session *s, const struct mqtt_will_record *r); // NULL: no memory
 // Publishes it now, or as soon as the rings have room; it is no longer the session's.
 void mqtt_will_publish(mqtt_session *s);
 // Publishes it after so long unless it is freed first.
@@ -166,6 +177,10 @@ int mqtt_receive_pubrel(conn *c, const mqtt_ack *ack);
 void mqtt_inbound_free(mqtt_session *s);
 void mqtt_inbound_detach(mqtt_session *s); // forgets what belongs to the connection
 u32 mqtt_inbound_open(const mqtt_session *s);
+bool mqtt_inbound_put(mqtt_session *s, u16 id);  // an open exchange; false: no memory
+void mqtt_inbound_take(mqtt_session *s, u16 id); // it is complete; harmless when it is not open
+// Whether a packet has to wait until acknowledgements that are owed have been sent.
+bool mqtt_receive_waits(const mqtt_session *s);
 // The properties of a PUBLISH or will that are passed on. Uses room of PROPS_ROOM bytes at most; else *big
 // is allocated and to be freed with worker_buf_free. False: no memory.
 #define MQTT_PROPS_ROOM 512u
@@ -201,6 +216,25 @@ delivery_result mqtt_queue_put(mqtt_session *s, delivery *d);
 mqtt_entry *mqtt_flight_begin(mqtt_session *s, delivery *d, bool keep);
 // It is done with: acknowledged, refused or never sent.
 void mqtt_flight_end(mqtt_session *s, mqtt_entry *e);
+// The same for one that was never sent: its identifier is free.
+void mqtt_flight_cancel(mqtt_session *s, mqtt_entry *e);
+// An entry goes in flight with an identifier of its own, or with that one. False: no memory.
+bool mqtt_flight_add(mqtt_session *s, mqtt_entry *e);
+bool mqtt_flight_put(mqtt_session *s, mqtt_entry *e, u16 id);
+mqtt_entry *mqtt_entry_make(mqtt_session *s, delivery *d, bool keep);
+mqtt_entry *mqtt_entry_blank(mqtt_session *s, u8 qos, bool retain);
+void mqtt_entry_free(mqtt_session *s, mqtt_entry *e);
+mqtt_entry *mqtt_entry_of_id(const mqtt_session *s, u16 id);
+// Sends its message; returns as mqtt_publish_send.
+int mqtt_entry_send(mqtt_session *s, const mqtt_entry *e);
+void mqtt_count_unsent(mqtt_session *s, int result);
+// From the publication at hand.
+struct mqtt_outgoing;
+int mqtt_send_now(mqtt_session *s, delivery *d, const struct mqtt_outgoing *out);
+void mqtt_queue_0_drop_oldest(mqtt_session *s);
+struct mqtt_entries;
+void mqtt_list_append(struct mqtt_entries *list, mqtt_entry *e);
+void mqtt_list_remove(struct mqtt_entries *list, mqtt_entry *e);
 // Whether one more QoS 1 or 2 message may be sent now.
 bool mqtt_window_is_open(const mqtt_session *s);
 // Sends what waits, as far as output and window allow.
@@ -256,6 +290,10 @@ struct mqtt_entry {
     bool retain;
     bool resend;           // has to be sent again on this connection
     bool sent_before;      // with DUP from now on
+    bool released;         // PUBREL sent on this connection
+    u32 part;              // of its record in the log, to be given back
+    u64 origin;            // of that record; 0 = none
+    u64 hold_pos;          // not sent before the log is on disk up to here; 0 = now, MQTT_HOLD_FLUSH = not written yet
     u32 ids[];
 };
 
@@ -282,6 +320,8 @@ typedef struct mqtt_in_alias {
 } mqtt_in_alias;
 
 struct mqtt_inbound {
+    pledge_line owed;      // acknowledgements that wait for the disk
+    mqtt_session *session;
     u16 *ids;              // open QoS 2 exchanges, sorted
     u32 id_count, id_size;
     mqtt_in_alias *aliases; // of the connection

@@ -3,7 +3,7 @@
 // change of state.
 #include <string.h>
 
-#include "proto/mqtt_session.h"
+#include "proto/mqtt_durable.h"
 
 typedef struct walk {
     const session_filter *filter;
@@ -34,6 +34,14 @@ static void view_take(session_view *out, const mqtt_session *s) {
     out->in_flight = o == NULL ? 0 : o->in_flight.count;
     out->queued = o == NULL ? 0 : o->queue.count + o->queue_0.count;
     out->queued_bytes = o == NULL ? 0 : o->queued_bytes;
+    out->durable = s->keep != NULL;
+    if (s->keep != NULL) {
+        const backlog *l = &s->keep->backlog;
+        out->queued_log = l->count;
+        out->queued_log_bytes = l->bytes;
+        out->queued = l->count + (o == NULL ? 0 : o->queue_0.count);
+        out->queued_bytes += l->bytes;
+    }
     out->open_qos_2 = mqtt_inbound_open(s);
     out->keep_alive_s = s->keep_alive_s;
     out->version = s->version;

@@ -10,7 +10,7 @@
 
 #include "broker/deny.h"
 #include "broker/events.h"
-#include "proto/mqtt_session.h"
+#include "proto/mqtt_durable.h"
 #include "proto/mqtt_write.h"
 
 #define OVER_TRIES 16u // of one packet, with a client at its limit
@@ -29,6 +29,7 @@ struct mqtt_subscribing {
     mqtt_session *session;
     mqtt_subscribing *next;
     retained_reader reader;  // of items[at]
+    pledge_line owed;        // the commit of a durable session's subscriptions: counts as pending
     u32 bytes;               // of this record
     u32 count, at;
     u32 pending;             // filters not in force yet
@@ -61,6 +62,7 @@ static void op_free(mqtt_subscribing *op) {
     mqtt_session *s = op->session;
     mqtt_subscribing **at = &s->subscribing;
     retained_read_stop(mqtt_broker(s), &op->reader);
+    pledge_line_abandon(&op->owed);
     for (u32 i = 0; i < op->count; i++) item_forget(op, &op->items[i]);
     while (*at != op) at = &(*at)->next;
     *at = op->next;
@@ -167,10 +169,35 @@ static int op_answer(mqtt_subscribing *op) {
     return 0;
 }
 
+static void op_part_done(mqtt_subscribing *op);
+
+// The subscriptions are on disk. If they could not be written they hold while the gateway runs, which is the most there
+// is: the client is told that they are not what it asked for.
+static void written(pledge_line *line) {
+    mqtt_subscribing *op = CONTAINER_OF(line, mqtt_subscribing, owed);
+    u32 word;
+    int failure;
+    if (!pledge_line_take(line, &word, &failure)) return;
+    op->pending--;
+    for (u32 i = 0; failure < 0 && i < op->count; i++) {
+        if (op->items[i].code < MQTT_REASON_UNSPECIFIED) op->items[i].code = MQTT_REASON_IMPLEMENTATION_SPECIFIC;
+    }
+    op_part_done(op);
+}
+
+static void subscription_change(mqtt_session *s, mqtt_change_kind kind, const mqtt_filter *f,
+                                const subscription_options *o) {
+    mqtt_change c = {.kind = (u8)kind};
+    c.subscription = (mqtt_subscription_record){
+        .share = (const char *)f->share.data, .share_len = f->share.len, .filter = (const char *)f->filter.data,
+        .filter_len = f->filter.len, .id = o->id, .qos = o->qos, .retain_handling = o->retain_handling,
+        .no_local = o->no_local, .retain_as_published = o->retain_as_published};
+    mqtt_durable_change(s, &c);
+}
+
 static void subscribed(void *context, int result) {
     subscribe_item *item = context;
     mqtt_subscribing *op = item->of;
-    mqtt_session *s = op->session;
     ASSERT(op->pending > 0);
     op->pending--;
     if (result == BROKER_PENDING) { // while a packet's filters wait no other packet is read: it is this one's
@@ -185,7 +212,13 @@ static void subscribed(void *context, int result) {
         item->code = MQTT_REASON_QUOTA_EXCEEDED;
         item_forget(op, item);
     }
+    op_part_done(op);
+}
+
+// One of those that SUBACK waits for has come.
+static void op_part_done(mqtt_subscribing *op) {
     if (op->pending > 0 || op->calling) return;
+    mqtt_session *s = op->session;
     conn *c = op->orphan ? NULL : s->conn;
     int reason = op_answer(op); // s may be gone now
     if (c == NULL) return;
@@ -242,6 +275,7 @@ static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, u
         return 0;
     }
     if (result == BROKER_PENDING) item->of->pending++;
+    subscription_change(s, MQTT_CHANGE_SUBSCRIBED, f, &item->options);
     item->same = item->of->replaced;
     item->of->replaced = NULL;
     item->code = item->options.qos;
@@ -274,6 +308,13 @@ int mqtt_receive_subscribe(conn *c, const mqtt_subscribe *packet) {
         text += item_subscribe(c, &op->items[i], &f, id, text);
     }
     op->calling = false;
+    if (s->keep != NULL) {
+        pledge *owed = mqtt_durable_owe(s);
+        if (owed == NULL) return CLOSE_NO_MEMORY;
+        op->owed.settled = written;
+        pledge_line_add(&op->owed, owed, 0);
+        op->pending++;
+    }
     return op->pending > 0 ? 0 : op_answer(op);
 }
 
@@ -309,6 +350,7 @@ int mqtt_receive_unsubscribe(conn *c, const mqtt_subscribe *packet) {
                                           f.share.len, (const char *)f.filter.data, f.filter.len);
         codes[i] = existed ? MQTT_REASON_SUCCESS : MQTT_REASON_NO_SUBSCRIPTION_EXISTED;
         if (!existed) continue;
+        subscription_change(s, MQTT_CHANGE_UNSUBSCRIBED, &f, &(subscription_options){0});
         events_unsubscribe(s->owner, s->id, s->client.id_len, (const char *)f.text.data, f.text.len);
         if (f.share.data == NULL) read_cancel(s, f.filter);
     }

@@ -4,7 +4,7 @@
 //
 // A will outlives its session for as long as the rings between workers are congested: it then waits
 // in a list of the worker and is tried again. No will is lost but at the end of the process.
-#include "proto/mqtt_session.h"
+#include "proto/mqtt_durable.h"
 
 #include <errno.h>
 #include <string.h>
@@ -51,7 +51,10 @@ static int publish_now(mqtt_will *will) {
     if (will->expiry_s != MQTT_EXPIRY_NEVER) p.expires_ns = w->now_ns + will->expiry_s * NS_PER_S + 1;
     int result = broker_publish(w->broker, &p, NULL);
     if (result == -EAGAIN) return result;
-    counter_add(result == 0 ? &w->metrics.mqtt_wills : &w->metrics.mqtt_drops[MQTT_DROP_NO_MEMORY], 1);
+    mqtt_drop drop = result == -EDQUOT ? MQTT_DROP_LOG_FULL
+                     : result == -EIO  ? MQTT_DROP_LOG_FAILED
+                                       : MQTT_DROP_NO_MEMORY;
+    counter_add(result == 0 ? &w->metrics.mqtt_wills : &w->metrics.mqtt_drops[drop], 1);
     return 0;
 }
 
@@ -108,6 +111,26 @@ out:
     return will;
 }
 
+void mqtt_will_view(const mqtt_will *will, mqtt_will_record *out) {
+    *out = (mqtt_will_record){
+        .bytes = will->bytes, .props_present = will->props_present, .topic_len = will->topic_len,
+        .props_len = will->props_len, .payload_len = will->payload_len, .delay_s = will->delay_s,
+        .expiry_s = will->expiry_s, .qos = will->qos, .retain = will->retain};
+}
+
+mqtt_will *mqtt_will_restore(mqtt_session *s, const mqtt_will_record *r) {
+    size_t bytes = (size_t)r->topic_len + r->props_len + r->payload_len;
+    mqtt_will *will = pool_alloc(mqtt_pool(s), sizeof(*will) + bytes);
+    if (will == NULL) return NULL;
+    *will = (mqtt_will){
+        .session = s, .owner = s->owner, .timer.callback = delay_over, .publisher = s->subscriber.number,
+        .props_present = r->props_present, .topic_len = r->topic_len, .props_len = r->props_len,
+        .payload_len = r->payload_len, .delay_s = r->delay_s, .expiry_s = r->expiry_s, .qos = r->qos,
+        .retain = r->retain};
+    memcpy(will->bytes, r->bytes, bytes);
+    return will;
+}
+
 u32 mqtt_will_delay_s(const mqtt_will *will) {
     return will->delay_s;
 }
@@ -124,6 +147,7 @@ void mqtt_will_publish(mqtt_session *s) {
     mqtt_sessions *all = mqtt_sessions_of(s);
     s->will = NULL;
     will->session = NULL;
+    if (s->conn == NULL && s->keep != NULL && s->keep->left_ms != 0) mqtt_durable_left_at(s, s->keep->left_ms);
     timer_cancel(s->owner->wheel, &will->timer);
     if (all->wills == NULL && publish_now(will) == 0) {
         will_release(will);

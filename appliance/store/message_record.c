@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// message_record.c: the bytes of a message record. The entries of waiting sessions have one size, so that the one
-// of a session is found by halving: a message may wait for many thousands of them.
+// message_record.c: the bytes of a message record. The entries of waiting sessions have one size, so that the
+// one of a session is found by halving: a message may wait for many thousands of them.
 #include "store/message_record.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuzz_message_record.c: the input is a message record as it might lie on a damaged disk. What is accepted is written again
-// and must give the same bytes.
+// fuzz_message_record.c: the input is a message record as it might lie on a damaged disk. What is accepted is
+// written again and must give the same bytes.
 #include <stdlib.h>
 #include <string.h>
 

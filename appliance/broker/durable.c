@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// durable.c: message records on their way into the log: gathers who claims a place in one, writes it, tells
+// them.
+//
+// No table counts who needs a record. Its bytes are given back to the log's account by one of those who need
+// it: the other workers of an exchange, else the first session. The account is an estimate that only tells
+// reclaim where to look; there each record is asked for (is_live).
+#include "broker/durable.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/route.h"
+
+typedef struct claim {
+    message_waiting entry; // its ids_at: in the scratch of ids
+    subscriber *who;
+} claim;
+
+#define HEAD_AT_HAND 512u
+
+static claim *claim_at(const broker *b, u32 i) {
+    return &((claim *)b->durable.claims.items)[i];
+}
+
+int durable_start(broker *b, store *log) {
+    b->durable.log = log;
+    b->durable.claims.item_bytes = sizeof(claim);
+    b->durable.ids.item_bytes = sizeof(u32);
+    return durable_retained_start(b);
+}
+
+store *durable_log(const broker *b) {
+    return b->durable.log;
+}
+
+int durable_state(const broker *b) {
+    return b->durable.behind > 0 ? -EAGAIN : store_room(b->durable.log, STORE_KEEP, 0);
+}
+
+void durable_count(broker *b, int change) {
+    if (change > 0) counter_add(&b->durable.subscribers, 1);
+    else counter_sub(&b->durable.subscribers, 1);
+}
+
+void durable_behind(broker *b, int change) {
+    b->durable.behind += (u32)change;
+}
+
+bool durable_expects(const broker *there, const publication *p) {
+    return p->qos > 0 && counter_get(&there->durable.subscribers) > 0;
+}
+
+// --- claims ---
+
+static bool claim_add(broker *b, subscriber *who, const message_waiting *w) {
+    durable_part *d = &b->durable;
+    if (!scratch_push_room(b, &d->claims)) return false;
+    u32 ids_at = d->ids.used;
+    for (u32 i = 0; i < w->id_count; i++) {
+        if (!scratch_push_room(b, &d->ids)) {
+            d->ids.used = ids_at;
+            return false;
+        }
+        ((u32 *)d->ids.items)[d->ids.used++] = w->ids[i];
+    }
+    claim *c = claim_at(b, d->claims.used++);
+    *c = (claim){.entry = *w, .who = who};
+    c->entry.ids_at = ids_at;
+    return true;
+}
+
+void durable_offer(broker *b, subscriber *who, delivery *d) {
+    if (!who->durable || d->qos == 0 || b->durable.claim_failure != 0) return;
+    message_waiting w = {0};
+    if (!who->ops->reserve(who, d, &w)) return;
+    if (claim_add(b, who, &w)) return;
+    who->ops->stored(who, 0, 0, 0);
+    b->durable.claim_failure = -ENOMEM;
+}
+
+static int claim_order(const void *a, const void *b) {
+    u64 left = ((const claim *)a)->entry.session, right = ((const claim *)b)->entry.session;
+    return left < right ? -1 : left > right;
+}
+
+u32 durable_part_bytes(u32 bytes, u32 at, bool others) {
+    return at == 0 && !others ? bytes : 0;
+}
+
+void durable_drop(broker *b, store_pos pos, u32 part_bytes) {
+    if (part_bytes > 0) store_drop(b->durable.log, pos, part_bytes);
+}
+
+static void claims_settle(broker *b, store_pos pos, u32 bytes, bool others) {
+    durable_part *d = &b->durable;
+    for (u32 i = 0; i < d->claims.used; i++) {
+        const claim *c = claim_at(b, i);
+        c->who->ops->stored(c->who, pos, bytes, durable_part_bytes(bytes, i, others));
+    }
+    d->claims.used = d->ids.used = 0;
+    d->claim_failure = 0;
+}
+
+// --- records ---
+
+void durable_times(const broker *b, const publication *p, message_record *r) {
+    u64 now_ns = b->owner->now_ns, since_ns = p->published_ns == 0 ? now_ns : MIN(p->published_ns, now_ns);
+    r->published_ms = (clock_real_ns() - (now_ns - since_ns)) / NS_PER_MS;
+    r->expiry_s = MESSAGE_EXPIRY_NEVER;
+    if (p->expires_ns == 0) return;
+    u64 left_s = p->expires_ns > since_ns ? (p->expires_ns - since_ns) / NS_PER_S : 0;
+    r->expiry_s = (u32)MIN(left_s, (u64)MESSAGE_EXPIRY_NEVER - 1);
+}
+
+static message_record record_of(const broker *b, const publication *p) {
+    message_record r = {
+        .topic = p->topic, .topic_len = p->topic_len,
+        .props = p->props, .props_len = p->props_len, .props_present = p->props_present,
+        .payload = p->payload, .payload_len = p->payload_len,
+        .qos = p->qos, .retain = p->retain,
+        .exchange_session = p->exchange_session, .exchange_id = p->exchange_id,
+        .source_worker = p->source_worker, .source_pos = p->source_pos,
+    };
+    durable_times(b, p, &r);
+    return r;
+}
+
+publication durable_publication(const broker *b, const message_record *r) {
+    u64 now_ns = b->owner->now_ns, now_ms = clock_real_ns() / NS_PER_MS;
+    u64 age_ms = now_ms > r->published_ms ? now_ms - r->published_ms : 0;
+    u64 age_ns = age_ms < UINT64_MAX / NS_PER_MS ? age_ms * NS_PER_MS : UINT64_MAX;
+    publication p = {
+        .topic = r->topic, .topic_len = r->topic_len,
+        .props = r->props, .props_len = r->props_len, .props_present = r->props_present,
+        .payload = r->payload, .payload_len = r->payload_len,
+        .published_ns = age_ns < now_ns ? now_ns - age_ns : 1,
+        .qos = r->qos, .retain = r->retain,
+    };
+    if (r->expiry_s != MESSAGE_EXPIRY_NEVER) {
+        u64 life_ns = r->expiry_s * NS_PER_S;
+        p.expires_ns = age_ns < life_ns ? now_ns + (life_ns - age_ns) + 1 : 1;
+    }
+    return p;
+}
+
+static int record_append(broker *b, message_record *r, const message_waiting *waiting, store_pos *pos, u32 *bytes) {
+    u8 at_hand[HEAD_AT_HAND];
+    u32 head_bytes = message_record_head_bytes(r);
+    if (head_bytes == 0) return -EMSGSIZE;
+    u8 *head = head_bytes <= sizeof(at_hand) ? at_hand : pool_alloc(b->memory, head_bytes);
+    if (head == NULL) return -ENOMEM;
+    struct iovec parts[4];
+    message_record_write(r, NULL, waiting, head, parts);
+    *bytes = head_bytes + r->topic_len + r->props_len + r->payload_len;
+    int result = store_append(b->durable.log, STORE_MESSAGE, STORE_KEEP, parts, ARRAY_LEN(parts), pos);
+    if (head != at_hand) pool_free(b->memory, head, head_bytes);
+    return result == -ENOSPC ? -EDQUOT : result;
+}
+
+static int claims_write(broker *b, const publication *p, u64 targets, store_pos *pos, u32 *bytes) {
+    durable_part *d = &b->durable;
+    u32 count = d->claims.used;
+    message_record r = record_of(b, p);
+    r.targets = targets;
+    r.waiting_count = count;
+    r.id_count = d->ids.used;
+    if (count > 1) qsort(d->claims.items, count, sizeof(claim), claim_order);
+    message_waiting one, *waiting = &one;
+    if (count > 1) waiting = pool_alloc(b->memory, count * sizeof(*waiting));
+    if (waiting == NULL) return -ENOMEM;
+    for (u32 i = 0; i < count; i++) {
+        waiting[i] = claim_at(b, i)->entry;
+        waiting[i].ids = (const u32 *)d->ids.items + waiting[i].ids_at;
+    }
+    int result = record_append(b, &r, waiting, pos, bytes);
+    if (count > 1) pool_free(b->memory, waiting, count * sizeof(*waiting));
+    return result;
+}
+
+int durable_store(broker *b, const publication *p, const route_hits *hits, u64 targets, message **stored,
+                  store_pos *pos) {
+    durable_part *d = &b->durable;
+    *pos = 0;
+    bool others = p->exchange_session != 0 && targets != 0;
+    if (p->qos > 0 && counter_get(&d->subscribers) > 0) hits_reserve(b, hits, p, stored);
+    int result = d->claim_failure;
+    u32 bytes = 0;
+    if (result == 0 && d->claims.used == 0 && !others) return 0;
+    if (result == 0) result = d->behind > 0 ? -EAGAIN : claims_write(b, p, targets, pos, &bytes);
+    if (result < 0) *pos = 0;
+    else d->appended = *pos;
+    d->exchange_bytes = others ? bytes : 0;
+    claims_settle(b, *pos, bytes, others);
+    return result;
+}
+
+int durable_store_one(broker *b, subscriber *who, const publication *p, const message_waiting *w) {
+    message_record r = record_of(b, p);
+    r.exchange_session = r.source_pos = 0; // the exchange is that of the message's first record
+    r.waiting_count = 1;
+    r.id_count = w->id_count;
+    store_pos pos = 0;
+    u32 bytes = 0;
+    int result = b->durable.behind > 0 ? -EAGAIN : record_append(b, &r, w, &pos, &bytes);
+    if (result < 0) pos = 0;
+    else b->durable.appended = pos;
+    who->ops->stored(who, pos, bytes, bytes);
+    return result;
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// mqtt_durable.h: durable sessions: those that outlive their connection, on a worker with a log. What such a
+// session is stands in three places that are kept in line: in memory, in records of the log that say what
+// changed (proto/mqtt_record.h), and in the message records that name it as waiting. For the files of the
+// MQTT server only.
+//
+//   mqtt_durable.c        changes into the log, snapshots      mqtt_durable_queue.c  what waits and is in flight
+//   mqtt_durable_start.c  the state after a restart            mqtt_durable_keep.c   checkpoint, what is needed still
+//
+// Changes are gathered and written once a turn of the loop. What must not leave before its change is on disk
+// is held: an entry in flight by hold_pos, an acknowledgement by a pledge. It is so with
+//   PUBLISH of QoS 2   its packet identifier must be known again, or the client would take it for a new message
+//   PUBREL             the message must not be sent a second time
+//   PUBCOMP            the identifier is the client's again: a message under it is a new one
+//   SUBACK             a session that is found again must have the subscription
+// A lost PUBACK or PUBCOMP of the client's only means that a message is sent again, which QoS 1 allows, or a
+// PUBREL.
+#ifndef SLUICE_PROTO_MQTT_DURABLE_H
+#define SLUICE_PROTO_MQTT_DURABLE_H
+
+#include "broker/pledge.h"
+#include "broker/table.h"
+#include "proto/mqtt_record.h"
+#include "proto/mqtt_session.h"
+#include "store/message_record.h"
+
+#define MQTT_HOLD_FLUSH UINT64_MAX // hold_pos: its change is not in the log yet
+
+typedef enum mqtt_claim { MQTT_CLAIM_NONE, MQTT_CLAIM_FLIGHT, MQTT_CLAIM_QUEUED } mqtt_claim;
+
+struct mqtt_keep {
+    mqtt_session *session;
+    mqtt_keep *next, *prev;    // all of the worker
+    mqtt_keep *dirty_next, *flush_next, *later_next;
+    table_link by_number;      // its hash is the session's number
+    backlog backlog;
+    u32 counted;               // of the backlog, in the worker's metrics
+    u64 counted_bytes;
+    u32 loaded;                // places of the backlog that are in out->queue too
+    u32 held;                  // entries in flight with a hold_pos
+    store_fetch_op fetch;      // done NULL: none under way
+    mqtt_entry *fetching;      // for an entry in flight; NULL: for the oldest that waits
+    store_waiter hold;         // for the entries that are held
+    mqtt_entry *claimed;       // the entry of the claim, NULL: only in the backlog
+    store_pos applied;         // at start: what the log said of it is known up to here
+    store_pos exchanges_applied;
+    u64 left_ms;               // UNIX time the client went; 0 = it is connected
+    u8 claim;                  // mqtt_claim
+    bool holding;              // hold waits
+    bool dirty, flush_listed, later_listed;
+};
+
+struct mqtt_durable {
+    mqtt_sessions *all;
+    store *log;
+    table numbers;             // keeps by number
+    mqtt_keep *first;
+    u8 *changes;               // gathered
+    u32 used, size;
+    timer_node timer;          // writes them, due at once
+    store_pos last_pos;        // of the last record written
+    mqtt_keep *dirty;          // their snapshot has to be written
+    mqtt_keep *flush;          // with entries held for changes not written yet
+    mqtt_keep *later;          // to be pumped again in a moment: the log had no room, or too much to read
+    timer_node later_timer;
+    store_waiter *owed;        // pledges that wait for them (their waiters, linked)
+    mqtt_keep *checkpoint;     // the next one to be written
+    u8 checkpoint_stage;
+    u8 *whole;                 // at start: the parts of a snapshot
+    u64 whole_session;
+    u32 whole_bytes, whole_used;
+    u64 replay_ms;             // time of the last record seen at start
+    u32 restoring;             // subscriptions that are not in force yet, and 1 until all are made
+    counter unreadable;        // records that made no sense at start
+    counter lost;              // messages whose record could not be read
+};
+
+// --- mqtt_durable.c ---
+mqtt_durable *mqtt_durable_create(mqtt_sessions *all, store *log); // NULL: no memory
+// Whether what sessions do has to wait for room in the log.
+bool mqtt_durable_is_behind(const mqtt_sessions *all);
+// Makes the session durable if it can be and is not; writes its state, whole. After it was configured.
+void mqtt_durable_begin(mqtt_session *s);
+// It is durable no more, or ends.
+void mqtt_durable_end(mqtt_session *s);
+void mqtt_durable_forget(mqtt_session *s); // the same without a word in the log
+void mqtt_durable_left_at(mqtt_session *s, u64 time_ms);
+void mqtt_durable_left(mqtt_session *s); // its client has gone, or what is left of its will has
+// Something has changed. c->session is set here.
+void mqtt_durable_change(mqtt_session *s, mqtt_change *c);
+void mqtt_durable_change_id(mqtt_session *s, mqtt_change_kind kind, u16 id);
+void mqtt_durable_write(mqtt_durable *d, const mqtt_change *c);
+// Writes what was gathered. False: not now.
+bool mqtt_durable_flush(mqtt_durable *d);
+// A pledge for all that was changed so far. NULL: no memory.
+pledge *mqtt_durable_owe(mqtt_session *s);
+// Holds an entry in flight until what was changed so far is on disk.
+void mqtt_durable_hold(mqtt_session *s, mqtt_entry *e);
+// Holds it until pos is on disk.
+void mqtt_durable_hold_at(mqtt_session *s, mqtt_entry *e, store_pos pos);
+void mqtt_durable_release(mqtt_session *s, mqtt_entry *e); // it is held no more
+void mqtt_durable_pump_later(mqtt_session *s);
+mqtt_keep *mqtt_keep_find(const mqtt_durable *d, u64 number);
+// Writes the whole. False: not now.
+bool mqtt_keep_write(mqtt_durable *d, mqtt_keep *k, u32 *bytes);
+mqtt_keep *mqtt_keep_create(mqtt_session *s);
+void mqtt_keep_account(mqtt_keep *k);
+
+// --- mqtt_durable_queue.c ---
+bool mqtt_durable_reserve(subscriber *of, delivery *d, message_waiting *w);
+void mqtt_durable_stored(subscriber *of, u64 pos, u32 bytes, u32 part);
+delivery_result mqtt_durable_deliver(mqtt_session *s, delivery *d);
+// Sends of what is in flight what has to be and may be; true: nothing of it has to be sent any more.
+bool mqtt_durable_pump_flight(mqtt_session *s);
+void mqtt_durable_pump_queue(mqtt_session *s);
+void mqtt_durable_detach(mqtt_session *s);
+void mqtt_durable_released(mqtt_session *s, mqtt_entry *e); // PUBREC has come
+void mqtt_durable_flight_end(mqtt_session *s, mqtt_entry *e); // tells the log; before it is freed
+void mqtt_durable_spill(mqtt_keep *k);
+
+// --- mqtt_durable_start.c, mqtt_durable_keep.c ---
+void mqtt_durable_register(mqtt_durable *d);
+bool mqtt_keep_replay_message(mqtt_durable *d, const store_record *r);
+void mqtt_replay(void *context, const store_record *r);
+void mqtt_replay_message(void *context, const store_record *r);
+void mqtt_replayed(void *context);
+void mqtt_exchanges_resumed(void *context);
+
+#endif
