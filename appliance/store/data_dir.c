@@ -176,6 +176,7 @@ static int dirs_make(const data_dir *d, char *why, size_t why_bytes) {
 
 int data_dir_open(data_dir *d, const char *path, disk *from, u32 workers, char *why, size_t why_bytes) {
     char dir[340];
+    ASSERT(workers >= 1 && workers <= LIMIT_WORKERS_MAX);
     *d = (data_dir){.disk = from};
     snprintf(d->path, sizeof(d->path), "%s", path);
     snprintf(dir, sizeof(dir), "%s/log", path);

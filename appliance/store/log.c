@@ -485,3 +485,17 @@ store_pos store_first(const store *s) {
     if (s->moved.count > 0) first = MIN(first, s->moved.entries[0].origin);
     return first;
 }
+
+store_pos store_find_time(const store *s, u64 time_ms) {
+    store_pos before = store_first(s); // the last indexed record that is older, or the first there is
+    for (u32 i = 0; i < s->segment_count; i++) {
+        const segment *seg = s->segments[i];
+        if (seg->dying) continue;
+        if (seg->index_count == 0 && seg->first_ms >= time_ms) return before;
+        for (u32 k = 0; k < seg->index_count; k++) {
+            if (seg->index[k].time_ms >= time_ms) return before;
+            before = seg->index[k].pos;
+        }
+    }
+    return MIN(before, store_end(s));
+}
