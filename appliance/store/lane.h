@@ -19,8 +19,8 @@ typedef struct lane_op {
     u64 started_ns, ended_ns; // CLOCK_MONOTONIC, of run
 } lane_op;
 
-// name: of the thread, at most 15 characters. begin: first thing it does, NULL = none. wake: called on the lane's thread when something has ended.
-// Returns 0, -ENOMEM or the error of pthread_create.
+// name: of the thread, at most 15 characters. begin: first thing it does, NULL = none. wake: called on the lane's
+// thread when something has ended. Returns 0, -ENOMEM or the error of pthread_create.
 int lane_create(const char *name, disk *d, u32 ops_max, bool thread, void (*begin)(void),
                 void (*wake)(void *context), void *context, lane **out);
 // Owner. At most ops_max may be outstanding (asserted).
