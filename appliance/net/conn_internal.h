@@ -45,7 +45,8 @@ void conn_forget(conn *c);                       // gives back table slot and bu
 // inflow.c
 void inflow_on_recv(io_handle *h, int result, u8 *data);
 void inflow_resume(conn *c);                     // reading may go on: kept bytes first
-void inflow_plain(conn *c, u8 *data, u32 len);   // bytes for the protocol: fed, or kept
+// Bytes for the protocol: fed, or kept. lent: they lie in the buffer that the engine lent to the on_recv that runs.
+void inflow_plain(conn *c, u8 *data, u32 len, bool lent);
 void inflow_end_for(conn *c, int reason);        // what the peer sent ends the connection
 void inflow_settle(conn *c);                     // after feeding: read on, move, or end
 int inflow_keep(conn *c, const u8 *data, u32 len); // appends to the stash; 0 or CLOSE_NO_MEMORY

@@ -226,14 +226,12 @@ void inflow_settle(conn *c) {
     conn_read_on(c);
 }
 
-void inflow_plain(conn *c, u8 *data, u32 len) {
+void inflow_plain(conn *c, u8 *data, u32 len, bool lent) {
     worker *w = c->owner;
     u32 used = 0;
     bool kept_before = c->stash_start != c->stash_used;
     if (!kept_before && !conn_reading_stopped(c)) {
         c->flags |= CONN_IN_DISPATCH;
-        // What a layer made is not the engine's to send.
-        bool lent = layers_pass(c->layer, LAYER_PASS_IN) && layers_pass(c->layer, LAYER_PASS_OUT);
         w->dispatch_data = lent ? data : NULL;
         w->dispatch_len = lent ? len : 0;
         used = c->proto->packet_size != NULL ? feed(c, data, len) : feed_stream(c, data, len);
@@ -288,7 +286,8 @@ void inflow_on_recv(io_handle *h, int result, u8 *data) {
         len -= taken;
     }
     if (LIKELY(layers_pass(c->layer, LAYER_PASS_IN))) {
-        inflow_plain(c, data, len);
+        // Sent as it came only where output needs nothing done to it.
+        inflow_plain(c, data, len, layers_pass(c->layer, LAYER_PASS_OUT));
     } else if (len > 0) {
         int reason = layers_input(c, data, len);
         if (reason != 0) inflow_end_for(c, reason);

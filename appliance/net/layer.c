@@ -59,7 +59,7 @@ layer *layer_find(const conn *c, const layer_ops *ops) {
 void layer_up(layer *l, u8 *data, u32 len) {
     if (len == 0 || layer_is_ended(l)) return;
     if (l->above == NULL) {
-        inflow_plain(l->c, data, len);
+        inflow_plain(l->c, data, len, false);
         return;
     }
     int reason = l->above->ops->input(l->above, data, len);
