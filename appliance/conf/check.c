@@ -12,6 +12,7 @@
 #include "conf/network.h"
 #include "conf/units.h"
 #include "proto/frame.h"
+#include "proto/ws_frame.h"
 
 #define OUT_BYTES_DEFAULT (256u << 10)
 #define OUT_HIGH_DEFAULT (64u << 10)
@@ -46,7 +47,8 @@ static const char *where(check *k, const char *key) {
 
 // The largest thing sent to a client at once in this mode, header included.
 static u32 largest_reply_bytes(const listener_config *l) {
-    if (l->protocol == PROTOCOL_MQTT) return l->max_packet;
+    u32 frame = l->transport == TRANSPORT_WEBSOCKET ? WS_OUT_HEAD_BYTES_MAX : 0;
+    if (l->protocol == PROTOCOL_MQTT) return l->max_packet + frame;
     return l->mode == FRAME_ACK ? FRAME_ACK_BYTES : l->max_frame + FRAME_HEADER_BYTES;
 }
 
@@ -158,6 +160,17 @@ static void check_proxy(check *k) {
     }
 }
 
+static void check_transport(check *k) {
+    if (current(k)->transport == TRANSPORT_WEBSOCKET) return;
+    for (u32 i = 0; i < schema_setting_count; i++) {
+        const setting *s = &schema_settings[i];
+        bool given = s->section == SECTION_LISTENER && k->lines->listener[k->index][i] != 0;
+        if (!given || (s->flags & SETTING_WS_ONLY) == 0) continue;
+        conf_errors_add(k->errors, line_of(k, s->key), where(k, s->key),
+                        "is of no use without transport = websocket");
+    }
+}
+
 static void check_memory(check *k) {
     const listener_config *l = current(k);
     u64 worker_share = k->c->memory_max / MAX(k->c->workers, 1u);
@@ -249,6 +262,7 @@ static void check_listener(check *k) {
     check_output_budget(k);
     check_memory(k);
     check_proxy(k);
+    check_transport(k);
     if (l->max_conns != 0 && k->c->max_conns != 0 && l->max_conns > k->c->max_conns) {
         conf_errors_add(k->errors, line_of(k, "max_conns"), where(k, "max_conns"),
                         "%u is above the process's max_conns, %u", l->max_conns, k->c->max_conns);

@@ -17,6 +17,7 @@
 typedef enum listener_protocol { PROTOCOL_FRAME, PROTOCOL_HTTP, PROTOCOL_MQTT } listener_protocol;
 typedef enum frame_mode { FRAME_ECHO, FRAME_ACK, FRAME_PUBLISH } frame_mode;
 typedef enum steer_mode { STEER_HASH, STEER_CPU } steer_mode;
+typedef enum listener_transport { TRANSPORT_TCP, TRANSPORT_WEBSOCKET } listener_transport;
 typedef enum sandbox_mode { SANDBOX_ON, SANDBOX_OFF, SANDBOX_DEBUG } sandbox_mode;
 // Which member of a shared subscription gets a message.
 typedef enum shared_strategy {
@@ -86,6 +87,10 @@ typedef struct listener_config {
     char response_info[256];  // 5.0 response information; %i = client id; "" = none
     char deny_subscribe[CONFIG_FILTERS_BYTES]; // topic filters, each ended by a newline
     char deny_publish[CONFIG_FILTERS_BYTES];
+    listener_transport transport; // default tcp
+    char ws_path[256];        // default "/mqtt"; "*" = every path
+    char ws_origins[CONFIG_LIST_BYTES]; // allowed origins, each ended by a newline; "" = the same host
+    u32 ws_max_frame;         // bytes of a frame's payload, default 16m
     struct {                  // tls { ... }: on when cert is given
         char cert[CONFIG_LIST_BYTES]; // chains, one file a name or kind of key
         char key[CONFIG_LIST_BYTES];  // their keys; fewer than certs: the rest lie in the cert's file

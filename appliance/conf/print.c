@@ -56,6 +56,7 @@ ssize_t config_print(const config *c, char *out, size_t out_bytes) {
         put(&p, "listener %s {\n", l->name);
         u32 without = l->protocol == PROTOCOL_MQTT ? SETTING_FRAME_ONLY : SETTING_MQTT_ONLY;
         if (l->protocol != PROTOCOL_MQTT && l->mode != FRAME_PUBLISH) without |= SETTING_PUBLISH_ONLY;
+        if (l->transport != TRANSPORT_WEBSOCKET) without |= SETTING_WS_ONLY;
         put_settings(&p, SECTION_LISTENER, l, without);
         if (l->tls.cert[0] != '\0') {
             put(&p, "    tls {\n");

@@ -28,6 +28,7 @@
 #define TEXT_OF(type_, member) .type = SETTING_TEXT, CAPACITY_OF(type_, member)
 #define CAPACITY_OF(type_, member) .capacity = sizeof(((type_ *)0)->member)
 #define MQTT_ROW(member) LISTENER(member), .flags = SETTING_MQTT_ONLY
+#define WS_ROW(member) LISTENER(member), .flags = SETTING_MQTT_ONLY | SETTING_WS_ONLY
 
 static const setting_word engine_words[] = {
     {"uring", IO_URING}, {"epoll-et", IO_EPOLL_ET}, {"epoll-lt", IO_EPOLL_LT},
@@ -59,6 +60,8 @@ static const setting_word shared_words[] = {
     {"least_in_flight", SHARED_LEAST_IN_FLIGHT},
     {NULL, 0},
 };
+static const setting_word transport_words[] = {
+    {"tcp", TRANSPORT_TCP}, {"websocket", TRANSPORT_WEBSOCKET}, {NULL, 0}};
 static const setting_word sandbox_words[] = {
     {"on", SANDBOX_ON}, {"off", SANDBOX_OFF}, {"debug", SANDBOX_DEBUG}, {NULL, 0}};
 static const setting_word client_auth_words[] = {
@@ -358,6 +361,22 @@ const setting schema_settings[] = {
      .check = text_check_range, .def = "",
      .text = "The addresses that PROXY headers are believed from, `[\"192.0.2.0/24\", \"2001:db8::1\"]`. Others "
              "are refused (`proxy_source`). Needed with `proxy_protocol`, except on a unix socket."},
+    {MQTT_ROW(transport), .type = SETTING_WORD, .key = "transport", .words = transport_words, .def = "tcp",
+     .text = "`mqtt`: what carries the packets: the connection itself, or `websocket` on it (RFC 6455), which "
+             "is what browsers can speak."},
+    {WS_ROW(ws_path), TEXT_OF(listener_config, ws_path), .key = "ws_path", .check = text_check_ws_path,
+     .def = "/mqtt",
+     .text = "`websocket`: the path that clients name; another is answered with 404. What follows a `?` is "
+             "not looked at. `*` takes every path."},
+    {WS_ROW(ws_origins), CAPACITY_OF(listener_config, ws_origins), .type = SETTING_LIST, .key = "ws_origins",
+     .check = text_check_origin, .def = "",
+     .text = "`websocket`: the pages that may connect, by their origin, `[\"https://app.example\"]`, or "
+             "`[\"*\"]` for all. Empty: pages of the same host. Programs that are no browser send no origin "
+             "and are not asked."},
+    {WS_ROW(ws_max_frame), .type = SETTING_BYTES32, .key = "ws_max_frame", .min = 1 * KIB, .max = 1 * GIB,
+     .def = "16m",
+     .text = "`websocket`: the largest frame. It costs no memory, since its bytes are taken as they come; "
+             "`max_packet` bounds what does."},
     {MQTT_ROW(max_packet), .type = SETTING_BYTES32, .key = "max_packet", .min = 256,
      .max = LIMIT_PACKET_BYTES_MAX, .def = "1m",
      .text = "`mqtt`: the largest packet, header included. A longer one ends the connection before "

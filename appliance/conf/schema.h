@@ -42,6 +42,7 @@ enum {
     SETTING_PUBLISH_ONLY = 1u << 3, // of no use on a frame listener of another mode
     SETTING_FRAME_ONLY = 1u << 4,   // of no use on a listener of another protocol
     SETTING_MQTT_ONLY = 1u << 5,
+    SETTING_WS_ONLY = 1u << 6,      // of no use without transport = websocket
 };
 
 typedef struct setting_word {

@@ -80,7 +80,8 @@ const char *text_check_down_topic(const char *text) {
 }
 
 const char *text_check_ws_path(const char *text) {
-    static const char form[] = "a path is expected: / and then visible ASCII without ? and #";
+    static const char form[] = "a path is expected: / and then visible ASCII without ? and #; or *";
+    if (strcmp(text, "*") == 0) return NULL;
     if (text[0] != '/') return form;
     for (const char *p = text; *p != '\0'; p++) {
         if (*p <= ' ' || *p > '~' || *p == '?' || *p == '#') return form;

@@ -31,9 +31,9 @@ static const import_rule rules[] = {
     {"http_dir", IMPORT_LOST, 0, NULL, "no files are served over HTTP", NULL},
     {"websockets_log_level", IMPORT_NEEDLESS, 0, NULL, SAFE "there is one log level", NULL},
     {"websockets_headers_size", IMPORT_NEEDLESS, 0, NULL, SAFE "header size is bounded", NULL},
-    {"websockets_origin", IMPORT_LOST, 0, NULL, "origins are not checked", NULL},
+    {"websockets_origin", IMPORT_LOST, 0, NULL, "all origins are let in: set `ws_origins`", NULL},
     {"accept_protocol_versions", IMPORT_LOST, 0, NULL, "all versions are accepted", NULL},
-    {"enable_proxy_protocol", IMPORT_LOST, 0, NULL, "the PROXY protocol is not understood", NULL},
+    {"enable_proxy_protocol", IMPORT_LOST, 0, NULL, "set `proxy_protocol`, and `proxy_from` to the proxies", NULL},
     // accounts
     {"per_listener_settings", IMPORT_SPECIAL, 0, NULL, NULL, import_per_listener_set},
     {"allow_anonymous", IMPORT_SPECIAL, 0, NULL, NULL, import_anonymous_set},

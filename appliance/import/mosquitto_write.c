@@ -136,7 +136,12 @@ static void listener_write(import_model *m, const import_listener *l, u32 index,
     fprintf(out, "%slistener %s-%u {\n", lead, listener_prefix(l), l->is_unix ? index : l->port);
     fprintf(out, "%s    protocol = mqtt;\n", lead);
     bind_write(m, l, out, lead);
-    if (l->websocket) fprintf(out, "%s    transport = websocket;\n", lead);
+    // Mosquitto takes every path, and every page unless websockets_origin is set.
+    if (l->websocket) {
+        fprintf(out, "%s    transport = websocket;\n", lead);
+        fprintf(out, "%s    ws_path = \"*\";\n", lead);
+        fprintf(out, "%s    ws_origins = [\"*\"];\n", lead);
+    }
     char indent[16];
     snprintf(indent, sizeof(indent), "%s    ", lead);
     for (u32 i = 0; i < m->every_listener.count; i++) {

@@ -16,6 +16,7 @@
 #include "net/conn_internal.h"
 #include "net/listener.h"
 #include "net/tls.h"
+#include "net/websocket.h"
 
 static void on_timer(timer_node *node, void *context);
 static void on_closed(io_handle *h);
@@ -228,6 +229,7 @@ conn *conn_open(worker *w, listener *l, int fd, const struct sockaddr_storage *p
     if (l->conf.proxy_protocol) c->flags |= CONN_PROXY_HEADER;
     else conn_log_open(c, NULL);
     int reason = l->tls != NULL ? tls_start_server(c, l->tls) : 0;
+    if (reason == 0 && l->conf.transport == TRANSPORT_WEBSOCKET) reason = websocket_push(c);
     if (reason != 0) conn_close(c, (close_reason)reason);
     else if (conn_start(c, false) == 0) conn_read_on(c);
     return c;
@@ -311,7 +313,8 @@ void conn_close_after_flush(conn *c, close_reason reason) {
 void conn_await_peer(conn *c) {
     ASSERT(c->proto_state == NULL);
     if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH)) return;
-    if (c->out_bytes > 0 || (c->flags & CONN_RECV_EOF)) {
+    // Who speaks WebSocket waits for the close frame before it closes.
+    if (c->out_bytes > 0 || websocket_is_on(c) || (c->flags & CONN_RECV_EOF)) {
         conn_close_after_flush(c, CLOSE_PEER);
         return;
     }

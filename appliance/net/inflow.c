@@ -284,6 +284,10 @@ void inflow_on_recv(io_handle *h, int result, u8 *data) {
         }
         data += taken;
         len -= taken;
+        if (len == 0) {
+            inflow_settle(c);
+            return;
+        }
     }
     if (LIKELY(layers_pass(c->layer, LAYER_PASS_IN))) {
         // Sent as it came only where output needs nothing done to it.

@@ -88,6 +88,13 @@ static const char *listener_protocol_name(const config *conf, const char *name) 
     return "http";
 }
 
+static bool listener_is_websocket(const config *conf, const char *name) {
+    for (u32 i = 0; i < conf->listener_count; i++) {
+        if (strcmp(conf->listeners[i].name, name) == 0) return conf->listeners[i].transport == TRANSPORT_WEBSOCKET;
+    }
+    return false;
+}
+
 static void put_listeners(json *j, const gateway *gw, const config *conf) {
     yyjson_mut_val *list = json_arr(j, j->root, "listeners");
     u32 count = __atomic_load_n(&gw->listener_count, __ATOMIC_ACQUIRE);
@@ -96,6 +103,7 @@ static void put_listeners(json *j, const gateway *gw, const config *conf) {
         yyjson_mut_val *o = json_arr_obj(j, list);
         json_str(j, o, "name", l->name);
         json_str(j, o, "protocol", listener_protocol_name(conf, l->name));
+        json_str(j, o, "transport", listener_is_websocket(conf, l->name) ? "websocket" : "tcp");
         json_str(j, o, "bind", l->bound.text);
         json_u64(j, o, "conns", __atomic_load_n(&l->conns, __ATOMIC_RELAXED));
     }

@@ -202,7 +202,8 @@ static int request_check(ws_handshake *h) {
     const llhttp_t *l = &h->llhttp;
     h->path[h->path_len] = '\0';
     if (l->http_major != 1 || l->http_minor > 1) return refuse(h, 505, "only HTTP/1.1");
-    if (strcmp(h->path, h->policy->path) != 0 || h->path_len != strlen(h->policy->path)) {
+    bool any = strcmp(h->policy->path, "*") == 0;
+    if (!any && (strcmp(h->path, h->policy->path) != 0 || h->path_len != strlen(h->policy->path))) {
         return refuse(h, 404, "there is nothing at this path");
     }
     if (l->method != HTTP_GET) return refuse(h, 405, "only GET");

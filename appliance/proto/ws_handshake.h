@@ -17,7 +17,7 @@
 
 // What a listener wants. Strings must outlive the handshake.
 typedef struct ws_policy {
-    const char *path;        // "/mqtt"; the query of a request is not compared
+    const char *path;        // "/mqtt"; the query of a request is not compared; "*": every path
     const char *origins;     // allowed ones, each ended by a newline; "" = see ws_origin_is_allowed
     bool local;              // only this machine reaches the listener
 } ws_policy;

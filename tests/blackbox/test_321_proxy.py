@@ -9,7 +9,7 @@ import pytest
 from conftest import shared_gateway
 from harness.client import Device, ack, frame
 from harness.wait import until
-from harness.websocket import CONNACK, PINGREQ, PINGRESP, mqtt_connect
+from harness.websocket import CONNACK, PINGREQ, PINGRESP, WebSocket, mqtt_connect
 
 PROXY = {"mode": "ack", "proxy_protocol": True, "proxy_from": ["127.0.0.1", "127.0.0.4/31"], "hello_timeout": "500ms"}
 LISTENERS = {
@@ -17,6 +17,7 @@ LISTENERS = {
     "limited": {**PROXY, "max_conns_per_address": 2},
     "mqtt": {**PROXY, "protocol": "mqtt", "mode": None},
 }
+LISTENERS["ws"] = {**LISTENERS["mqtt"], "transport": "websocket"}
 LISTENERS = {name: {k: v for k, v in members.items() if v is not None} for name, members in LISTENERS.items()}
 gateway_process, gateway = shared_gateway(workers=2, listeners=LISTENERS)
 
@@ -136,16 +137,23 @@ def test_limits_count_the_client(gateway):
 
 def test_mqtt_moves_with_its_address(gateway):
     devices = []
-    for i in range(6):
+    for i in range(24):  # ids of both workers
         device = Device(gateway.address("mqtt"))
         device.send(binary(f"192.0.2.{i + 1}") + mqtt_connect(f"proxied-{i}") + PINGREQ)
         device.expect(CONNACK + PINGRESP)
         devices.append(device)
     seen = {c["client"]: (c["peer"], c["worker"]) for c in gateway.conns()}
-    assert {k: v[0] for k, v in seen.items()} == {f"proxied-{i}": f"192.0.2.{i + 1}:4711" for i in range(6)}
+    assert {k: v[0] for k, v in seen.items()} == {f"proxied-{i}": f"192.0.2.{i + 1}:4711" for i in range(24)}
     assert len({v[1] for v in seen.values()}) == 2
     for device in devices:
         device.close()
+
+
+def test_before_websocket(gateway):
+    with WebSocket(gateway.address("ws")) as device:
+        device.send(LINE)
+        device.open().connect_mqtt("ws-proxied")
+        assert peers(gateway) == ["192.0.2.1:4711"]
 
 
 def test_on_a_unix_socket_nobody_is_named(run_gateway, engine, tmp_path):

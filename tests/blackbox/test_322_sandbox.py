@@ -214,7 +214,8 @@ def listening_ports(pid):
 
 def test_no_port_is_open_beyond_those_configured(run_gateway, engine):
     gateway = run_gateway(engine, workers=2, listeners={
-        **ACK, "six": {"bind": "[::1]:0", "mode": "ack"}, "mqtt": {"protocol": "mqtt"}})
+        **ACK, "six": {"bind": "[::1]:0", "mode": "ack"}, "mqtt": {"protocol": "mqtt"},
+        "ws": {"protocol": "mqtt", "transport": "websocket"}})
     serves(gateway)
     wanted = set()
     for name, bind in gateway._binds(gateway.status()):

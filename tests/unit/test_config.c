@@ -139,7 +139,8 @@ static const char full[] =
     "  check_payload_format = yes; max_subscriptions = 3; max_queued_bytes = 8k; max_queued_messages "
     "= 7;\n"
     "  queue_policy = oldest; response_info = \"r/%i\"; deny_subscribe = [\"a/#\", \"+/b\"]; "
-    "deny_publish = \"c\" }\n";
+    "deny_publish = \"c\";\n"
+    "  transport = websocket; ws_path = \"/p\"; ws_origins = [\"https://a.example\", \"*\"]; ws_max_frame = 2k }\n";
 
 static void test_every_setting(void **state) {
     (void)state;
@@ -212,6 +213,10 @@ static void test_every_setting(void **state) {
     assert_string_equal(m->response_info, "r/%i");
     assert_string_equal(m->deny_subscribe, "a/#\n+/b\n");
     assert_string_equal(m->deny_publish, "c\n");
+    assert_int_equal(m->transport, TRANSPORT_WEBSOCKET);
+    assert_string_equal(m->ws_path, "/p");
+    assert_string_equal(m->ws_origins, "https://a.example\n*\n");
+    assert_int_equal(m->ws_max_frame, 2048);
     // The text above names every key of the gateway's own sections: a new one can not be forgotten here.
     for (u32 i = 0; i < schema_setting_count; i++) {
         section_kind k = schema_settings[i].section;
@@ -296,6 +301,12 @@ static void test_mistakes_in_settings(void **state) {
             "t:1: listener a: protocol: 'coap' is not known in this version; allowed: frame, mqtt");
     refused_with("listener a { protocol = frame; bind = \"127.0.0.1:7000\"; deny_publish = [\"a\"] }",
             "t:1: listener a: deny_publish: is of no use with protocol = frame");
+    refused_with("listener a { protocol = mqtt; bind = \"127.0.0.1:1883\"; ws_path = \"/x\" }",
+            "t:1: listener a: ws_path: is of no use without transport = websocket");
+    refused_with("listener a { protocol = mqtt; bind = \"127.0.0.1:1883\"; proxy_protocol = yes }",
+            "t:1: listener a: proxy_protocol: needs proxy_from: the addresses of the proxies");
+    refused_with("listener a { protocol = mqtt; bind = \"127.0.0.1:1883\"; proxy_from = [\"10.0.0.0/8\"] }",
+            "t:1: listener a: proxy_from: is of no use without proxy_protocol = yes");
     refused_with("listener a { protocol = mqtt; bind = \"127.0.0.1:1883\"; mode = echo }",
             "t:1: listener a: mode: is of no use with protocol = mqtt");
     refused_with("listener a { protocol = mqtt; bind = \"127.0.0.1:1883\"; deny_publish = [\"a/#/b\"] }",

@@ -88,6 +88,8 @@ static void test_bytes_behind_it_are_left(void **state) {
 static void test_other_good_requests(void **state) {
     (void)state;
     expect_ready(&plain, "GET /mqtt?token=a/b HTTP/1.1\r\nHost: h\r\n" UPGRADE WS "\r\n");
+    static const ws_policy any_path = {.path = "*", .origins = ""};
+    expect_ready(&any_path, "GET /whatever HTTP/1.1\r\nHost: h\r\n" UPGRADE WS "\r\n");
     expect_ready(&plain, HEAD "upgrade: h2c, WebSocket\r\nconnection: keep-alive, upgrade\r\n" WS "\r\n");
     expect_ready(&plain, HEAD "Connection: keep-alive\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" WS "\r\n");
     expect_ready(&plain, HEAD UPGRADE "Sec-WebSocket-Extensions: permessage-deflate\r\n" WS "\r\n");

@@ -104,6 +104,7 @@ build_for_suites() {
             qemu) host_require qemu image update secureboot run-x86_64 run-uefi-x86_64 run-aarch64 run-uboot-aarch64 ;;
             npm) npm_build ;;
             clients) host_require clients ;;
+            browser) host_require browser ;;
             *) die "ci/suites: unknown need '$need'" ;;
         esac
     done

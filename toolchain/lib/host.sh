@@ -34,6 +34,7 @@ npm     node                      nodejs
 npm     npm                       npm
 clients mosquitto_rr              mosquitto-clients
 clients py:paho.mqtt.client       python3-paho-mqtt
+browser chromium                  chromium
 peers   mosquitto                 mosquitto
 peers   nats-server               nats-server
 kernel  flex                      flex

@@ -36,6 +36,7 @@ LISTENERS = {
     "queue": {"max_queued_messages": 5, "inflight_max": 2},
     "judging": {"check_payload_format": True},
     "hasty": {"hello_timeout": "300ms"},
+    "ws": {"transport": "websocket"},
 }
 
 

@@ -18,7 +18,8 @@ function connect (name, more = {}) {
     const client = mqtt.connect({
       host: args.host,
       port: args.port,
-      protocol: 'mqtt',
+      protocol: args.protocol || 'mqtt',
+      ...(args.path ? { path: args.path } : {}),
       protocolVersion: args.version,
       protocolId: args.version === 3 ? 'MQIsdp' : 'MQTT',
       clientId: `${args.prefix}-${name}`.replace(/\//g, '-'),
