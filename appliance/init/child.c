@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "init/gateway_user.h"
 #include "init/init_log.h"
 #include "limits.h"
 
@@ -96,15 +97,22 @@ static void child_prepare(const init_child *c, pid_t parent) {
     sigemptyset(&none);
     for (int signo = 1; signo < NSIG; signo++) signal(signo, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        char text[16];
+        int len = snprintf(text, sizeof(text), "%d", c->oom_score_adj);
+        if (write(fd, text, (size_t)len) != len) { /* not root: as the parent's */
+        }
+        close(fd);
+    }
+    int result = c->as_gateway ? gateway_user_become() : 0;
+    if (result < 0) {
+        dprintf(STDERR_FILENO, "%s: user %u: %s\n", c->name, GATEWAY_UID, errno_name(result));
+        _exit(EXIT_NO_EXEC);
+    }
+    // After that: the kernel forgets it when the user changes.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(EXIT_NO_EXEC);
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    char text[16];
-    int len = snprintf(text, sizeof(text), "%d", c->oom_score_adj);
-    if (write(fd, text, (size_t)len) != len) { /* not root: as the parent's */
-    }
-    close(fd);
 }
 
 static void child_add(init_child *c, pid_t pid) {

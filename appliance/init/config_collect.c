@@ -19,6 +19,7 @@
 #include "init/config_user_data.h"
 #include "init/config_volume.h"
 #include "init/control.h"
+#include "init/gateway_user.h"
 #include "init/init_log.h"
 #include "init/net_start.h"
 
@@ -133,6 +134,7 @@ static int write_run_file(const char *text, size_t len) {
     if (fd < 0) return -errno;
     ssize_t n = write(fd, text, len);
     int rc = n == (ssize_t)len ? 0 : n < 0 ? -errno : -ENOSPC;
+    if (rc == 0 && init_is_real()) rc = gateway_user_give_file(fd, 0640);
     close(fd);
     if (rc == 0 && rename(temporary, run_path) != 0) rc = -errno;
     if (rc != 0) unlink(temporary);

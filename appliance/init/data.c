@@ -14,6 +14,7 @@
 
 #include "init/control.h"
 #include "init/data_helper.h"
+#include "init/gateway_user.h"
 #include "init/init_log.h"
 #include "init/loop.h"
 #include "limits.h"
@@ -57,6 +58,8 @@ static void ram_mount(void) {
     if (mount("tmpfs", INIT_DATA_DIR, "tmpfs", MS_NODEV | MS_NOSUID | MS_NOEXEC, "mode=0750,size=4m") < 0) {
         init_error("%s in RAM: %s", INIT_DATA_DIR, errno_name(errno));
     }
+    int result = gateway_user_give_path(INIT_DATA_DIR, 01770);
+    if (result < 0) init_error("%s: can not be given to the gateway: %s", INIT_DATA_DIR, errno_name(result));
 }
 
 static void decided(data_outcome outcome) {
@@ -76,7 +79,10 @@ static int helper_run(void *context) {
     (void)context;
     int result = data_partition_grow(data.partition);
     if (result < 0) init_warn("data partition: could not be grown: %s", errno_name(result));
-    return (int)data_mount(data.partition, INIT_DATA_DIR);
+    data_outcome outcome = data_mount(data.partition, INIT_DATA_DIR);
+    result = outcome == DATA_FAILED ? 0 : gateway_user_give_dir(INIT_DATA_DIR);
+    if (result < 0) init_error("%s: can not be given to the gateway: %s", INIT_DATA_DIR, errno_name(result));
+    return (int)outcome;
 }
 
 static void helper_ended(init_child *c, int status) {

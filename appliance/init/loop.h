@@ -58,6 +58,7 @@ struct init_child {
     pid_t pid;                // 0 = not running
     bool plain_log;           // its lines go to the log as they come, without the name
     i32 oom_score_adj;        // for the kernel's out-of-memory killer; 0 = as any process
+    bool as_gateway;          // not root: init/gateway_user.h
     init_child *next;         // the loop's
 };
 

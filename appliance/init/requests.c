@@ -15,6 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "init/control.h"
+#include "init/gateway_user.h"
 #include "init/init_log.h"
 #include "init/loop.h"
 #include "limits.h"
@@ -282,6 +284,8 @@ int init_requests_open(const char *path) {
     mode_t before = umask(0177);
     int result = bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ? -errno : 0;
     umask(before);
+    // The gateway is the one who asks, and not root on the appliance.
+    if (result == 0 && init_is_real()) result = gateway_user_give_path(path, 0660);
     if (result == 0 && listen(fd, 16) < 0) result = -errno;
     listener = (init_watch){.name = "request socket", .on_ready = listener_ready, .fd = fd};
     if (result == 0) result = init_loop_watch(&listener, EPOLLIN);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// requests.h: what may be asked of `sluice init`. A unix stream socket (INIT_SOCKET_PATH, mode 0600)
+// requests.h: what may be asked of `sluice init`. A unix stream socket (INIT_SOCKET_PATH; root and the
+// gateway may connect)
 // takes one JSON object a line and answers with one JSON line each, in the order asked:
 //   {"request":"net","args":{...}}   ->   {"ok":true,"result":{...}}  or  {"ok":false,"error":"..."}
 // args may be left out. The gateway offers every request as /api/appliance/<name> (GET: no args;

@@ -223,6 +223,7 @@ static void tick_fired(init_timer *t) {
 
 int supervise_open(const supervise_config *config) {
     sv.config = *config;
+    sv.child.as_gateway = config->real;
     sv.shared = init_shared_create(&sv.shared_fd);
     if (sv.shared == NULL) return sv.shared_fd;
     sv.table.reboots = (u32)MIN(state_get_u64(KEY_CRASH_REBOOTS, 0), (u64)UINT32_MAX);
