@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues on disk: long ones come back in order, also after another number of workers has taken over; what gives way when one
+is full; and a log that is full refuses by name, lets QoS 0 through and recovers by itself."""
+import os
+import sys
+
+import pytest
+
+from harness import engines
+from harness.gateway import Gateway
+from harness.wait import until
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "conformance"))
+from mqtt import wire  # noqa: E402
+from mqtt.client import Client  # noqa: E402
+
+ENGINE = engines.selected()[-1]
+FOREVER = {"session_expiry": 0xFFFFFFFF}
+MQTT = {"protocol": "mqtt", "bind": "127.0.0.1:0", "max_queued_messages": 100000, "max_queued_bytes": "512m",
+        "max_packet": "256k"}
+
+
+@pytest.fixture
+def start(sluice):
+    made = []
+
+    def make(workers=1, settings=None, **more):
+        gateway = Gateway(sluice, ENGINE, workers=workers, listeners={"mqtt": {**MQTT, **more}}, settings=settings)
+        made.append(gateway)
+        return gateway.start()
+    yield make
+    Client.end_all()
+    for gateway in made:
+        gateway.kill()
+        gateway.remove()
+
+
+def crash(gateway, workers=None):
+    Client.end_all()
+    gateway.process.kill()
+    gateway.process.wait()
+    gateway.workers = workers or gateway.workers
+    gateway.forget_addresses()
+    gateway.start()
+
+
+def durable(gateway, name, clean=False):
+    return Client(gateway.address("mqtt")).hello(name, clean, props=dict(FOREVER, receive_max=50))
+
+
+def away(gateway, name, topic="t", qos=1):
+    with durable(gateway, name, True) as s:
+        s.subscribe(topic, qos=qos)
+        s.bye()
+
+
+def publish_many(p, count, qos=1, first=0, topic="t", size=0):
+    """In windows, as a client does that does not wait for each."""
+    for at in range(first, first + count, 50):
+        numbers = range(at, min(at + 50, first + count))
+        p.send(*(p.publish_bytes(topic, b"%d" % i + b" " * size, qos, 1 + i % 60000) for i in numbers))
+        for i in numbers:
+            p.wait_for(wire.PUBACK if qos == 1 else wire.PUBREC, ident=1 + i % 60000)
+            if qos == 2:
+                p.ack(wire.PUBREL, 1 + i % 60000)
+                p.wait_for(wire.PUBCOMP, ident=1 + i % 60000)
+
+
+def numbers(s, count):
+    return [int(s.message().payload) for _ in range(count)]
+
+
+def row(gateway, name):
+    return gateway.api(f"/api/sessions?client={name}")["sessions"][0]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_long_queue_comes_in_order(start, qos):
+    gateway = start()
+    away(gateway, "long", qos=qos)
+    with Client(gateway.address("mqtt")).hello() as p:
+        publish_many(p, 3000, qos)
+    listed = row(gateway, "long")
+    assert listed["durable"] and listed["queued"] == listed["queued_log"] == 3000
+    crash(gateway)
+    with durable(gateway, "long") as s:
+        assert numbers(s, 1234) == list(range(1234))
+        s.subscribe("sync")
+    crash(gateway)
+    assert row(gateway, "long")["queued"] <= 3000 - 1234
+    with durable(gateway, "long") as s:
+        got = numbers(s, 3000 - 1234)
+        assert got == list(range(1234, 3000))
+
+
+def test_while_it_drains_new_ones_wait_behind(start):
+    gateway = start()
+    away(gateway, "s")
+    with Client(gateway.address("mqtt")).hello() as p:
+        publish_many(p, 500)
+        with durable(gateway, "s") as s:
+            assert numbers(s, 200) == list(range(200))
+            publish_many(p, 500, first=500)
+            assert numbers(s, 800) == list(range(200, 1000))
+
+
+@pytest.mark.parametrize("before,after", [(1, 2), (2, 1), (2, 3)])
+def test_another_number_of_workers(start, before, after):
+    gateway = start(before)
+    for i in range(10):
+        away(gateway, f"w{i}", f"t/{i}")
+    with Client(gateway.address("mqtt")).hello() as p:
+        for i in range(10):
+            publish_many(p, 100, topic=f"t/{i}")
+            p.publish(f"keep/{i}", b"%d" % i, 1, retain=True)
+    crash(gateway, after)
+    with Client(gateway.address("mqtt")).hello() as p:
+        for i in range(10):
+            publish_many(p, 10, topic=f"t/{i}", first=100)
+    for i in range(10):
+        with durable(gateway, f"w{i}") as s:
+            assert s.connack.session_present, i
+            assert numbers(s, 110) == list(range(110)), i
+    with Client(gateway.address("mqtt")).hello() as s:
+        s.subscribe("keep/#", qos=1)
+        assert sorted(numbers(s, 10)) == list(range(10))
+
+
+@pytest.mark.parametrize("policy,kept", [("newest", range(100)), ("oldest", range(50, 150))])
+def test_the_budget_and_its_policy(start, policy, kept):
+    gateway = start(max_queued_messages=100, queue_policy=policy)
+    away(gateway, "b")
+    with Client(gateway.address("mqtt")).hello() as p:
+        publish_many(p, 150)
+    reason = {"newest": "queue_full", "oldest": "queue_oldest"}[policy]
+    assert gateway.metric("sluice_mqtt_dropped_total", reason=reason) == 50
+    crash(gateway)
+    with durable(gateway, "b") as s:
+        assert numbers(s, 100) == list(kept)
+
+
+def test_a_full_log_refuses_by_name_and_recovers(start):
+    gateway = start(settings={"log_max": "16m"})
+    away(gateway, "full")
+    p = Client(gateway.address("mqtt")).hello()
+    other = Client(gateway.address("mqtt")).hello()
+    other.subscribe("live")
+    accepted = 0
+    payload = b"x" * 200000
+    while p.publish("t", b"%d " % accepted + payload, 1) == 0:
+        accepted += 1
+        assert accepted < 5000, "the log is never full"
+    assert p.publish("t", payload, 1) == 0x97
+    assert gateway.metric("sluice_mqtt_dropped_total", reason="log_full") >= 2
+    p.publish("live", b"still", 0)
+    assert other.message().payload == b"still"
+    with Client(gateway.address("mqtt"), wire.V311).hello() as old:
+        old.send(old.publish_bytes("t", payload, 1, 1))
+        old.expect_end()
+    with durable(gateway, "full") as s:
+        for i in range(accepted):
+            assert int(s.message().payload.split()[0]) == i
+        s.bye()
+    until(lambda: p.publish("t", b"0", 1) == 0, "messages are taken again", 30, 0.2)
