@@ -199,6 +199,10 @@ int conn_send_in_place(conn *c, const u8 *data, u32 len) {
     return result;
 }
 
+void conn_close_after_flush(conn *c, close_reason reason) {
+    conn_close(c, reason); // nothing waits here
+}
+
 void conn_close(conn *c, close_reason reason) {
     if (c->flags & CONN_CLOSING) return;
     fake_require(reason > CLOSE_NONE && reason < CLOSE_REASONS, "closed without a reason");
