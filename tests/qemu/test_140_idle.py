@@ -8,7 +8,7 @@ import pytest
 
 from harness.helper import helper
 from harness.overlay import overlay
-from harness.vm import Vm
+from harness.vm import SLOWER, Vm
 
 CONNS = 50000
 CONFIG = b"""
@@ -43,7 +43,7 @@ def test_fifty_thousand_idle_connections(tmp_path, arch):
     with Vm(arch, memory=1536, initrd=archive,
             append=f"rdinit=/beside beside=accept:7000+sleep:1+idle:7000:{CONNS}") as vm:
         vm.wait_ready()
-        done = vm.wait_console(r"^beside: idle (\d+) connected (\d+) echoed (\d+) failures$", 500)
+        done = vm.wait_console(r"^beside: idle (\d+) connected (\d+) echoed (\d+) failures$", 500 * SLOWER)
         assert (int(done[1]), int(done[2])) == (CONNS, CONNS), vm.explain("not all were served")
         workers = vm.get("/api/status").json()["workers"]
         assert sum(w["conns_open"] for w in workers) >= CONNS

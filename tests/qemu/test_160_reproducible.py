@@ -31,6 +31,7 @@ def build(directory, commit, epoch):
     return hashes(directory)
 
 
+@pytest.mark.nightly
 @pytest.mark.guard(600)
 def test_two_builds_are_identical(tmp_path):
     version = open(out(ARCH, "obj/gen/version.h")).read()

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 
+from .vm import emulation_append
+
 REPO = os.environ.get("REPO", os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 ESP = "@@2M"  # where the ESP begins (toolchain/lib/image.sh)
 HEADER_BYTES = 512
@@ -61,7 +63,10 @@ def _mtools(name, image, *args, **options):
 
 
 def build(arch, path, *options, kernel="sluice.efi"):
-    """An image of the system in $OUT, by `./build.sh image`."""
+    """An image of the system in $OUT, by `./build.sh image`, with the words that a kernel needs under emulation."""
+    words = emulation_append(arch)
+    if words and "--append" not in options:
+        options += ("--append", words)
     system = os.path.join(os.environ["OUT"], arch, kernel)
     run(os.path.join(REPO, "build.sh"), "image", "--arch", arch, "--efi", system, "--output", path, *options)
     return path

@@ -36,9 +36,8 @@ BUS = {"microvm": "device"}
 OPTIONS = {"microvm": "acpi=off"}
 APPEND = {"microvm": "acpi=off pci=off"}
 CPU = {"x86_64": "max", "aarch64": "cortex-a72"}
-# x86-64: QEMU 7.2 with a thread for each CPU lets one run an instruction that another has just patched (int3 of a jump
-# label), and the kernel stops; round robin does not.
-ACCEL = {"x86_64": "tcg,thread=multi", "aarch64": "tcg,thread=multi"}
+# A thread for each CPU: round robin in one thread would make an interrupt between CPUs wait for the other's time slice.
+ACCEL = "tcg,thread=multi"
 FILES = {("x86_64", "microvm"): "vmlinux", ("x86_64", "q35"): "vmlinux", ("x86_64", "pc"): "bzImage",
          ("aarch64", "virt"): "Image"}
 
@@ -97,7 +96,7 @@ class Vm:
         bus = BUS.get(self.machine, "pci")
         machine = self.machine + ("," + self.machine_options if self.machine_options else "")
         args = [SYSTEM[self.arch], "-nodefaults", "-no-user-config", "-display", "none", "-M", machine,
-                "-accel", ACCEL[self.arch], "-cpu", self.cpu, "-m", str(self.memory), "-smp", str(self.cpus),
+                "-accel", ACCEL, "-cpu", self.cpu, "-m", str(self.memory), "-smp", str(self.cpus),
                 "-chardev", f"file,id=console,path={self.console_path},append=on", "-serial", "chardev:console",
                 "-qmp", f"unix:{self.directory}/qmp,server=on,wait=off",
                 "-device", f"virtio-rng-{bus}"]
