@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "net/listener.h"
+#include "store/streams.h"
 
 static const reload_listener *job_find(const reload_job *job, const listener_shared *shared) {
     for (u32 i = 0; i < job->count; i++) {
@@ -46,6 +47,7 @@ void reload_apply(worker *w, reload_job *job) {
         w->restoring_job = job;
         return;
     }
+    streams_configure(w->streams, job->conf);
     __atomic_fetch_sub(&job->pending, 1, __ATOMIC_ACQ_REL);
 }
 

@@ -25,6 +25,7 @@
 #include "sandbox/sandbox.h"
 #include "store/data_dir.h"
 #include "reload.h"
+#include "store/stream_ask.h"
 
 #define DRAIN_CONNS_PER_TURN 512u
 #define LOOP_BUDGET_NS (20 * NS_PER_MS) // a longer turn is recorded (REC_LOOP_LAG)
@@ -158,6 +159,10 @@ int worker_init(worker *w, gateway *gw, u32 index, const worker_budget *budget, 
         result = store_make(w, step);
         if (result < 0) return result;
     }
+    *step = "streams";
+    if (w->store != NULL && (w->streams = streams_create(w)) == NULL) return -ENOMEM;
+    w->stream_desk = stream_desk_create(w);
+    if (w->stream_desk == NULL) return -ENOMEM;
     *step = "broker";
     if (!w->is_ops) {
         broker_config bc = {.owner = w, .memory_bytes = budget->broker_bytes};
@@ -185,9 +190,11 @@ void worker_fini(worker *w) {
             if (m->kind == WM_CONN_MOVE) conn_parcel_drop(w, m->ptr, CLOSE_DRAIN);
         }
     }
+    if (w->stream_desk != NULL) stream_desk_destroy(w->stream_desk);
     mqtt_sessions_destroy(w->sessions);
     if (w->broker != NULL) broker_destroy(w->broker);
     tls_admission_free(w);
+    streams_destroy(w->streams);
     store_destroy(w->store);
     if (w->wheel != NULL) timer_wheel_destroy(w->wheel);
     io_destroy(w->engine);
@@ -246,6 +253,9 @@ static void message_handle(worker *w, const spsc_message *message) {
     case WM_SUBSCRIBE:
     case WM_UNSUBSCRIBE:
         broker_handle_message(w->broker, message);
+        return;
+    case WM_STREAM:
+        stream_message_handle(w, message);
         return;
     case WM_REQUEST:
         ops_request_run(w, message->ptr);
@@ -435,6 +445,7 @@ static void *worker_thread(void *argument) {
         if (result < 0) log_error("worker %u: durable log not started: %s", w->index, errno_name(result));
         while (result == 0 && worker_loop_once(w)) {
         }
+        streams_stop(w->streams);
         if (w->store != NULL) {
             mqtt_sessions_finish(w->sessions);
             store_stop(w->store);

@@ -34,6 +34,7 @@ typedef enum worker_message {
     WM_ROUTE_RETURN,   // the same: a parcel going home to be freed
     WM_SUBSCRIBE,      // the same: a filter the sender's clients have subscribed to
     WM_UNSUBSCRIBE,    // the same: one they no longer have
+    WM_STREAM,         // reading of streams (store/stream_ask.h); arg: what
     WM_REQUEST,        // ptr: ops_request: to be answered (ops/request.h)
     WM_REPLY,          // ptr: ops_request: answered, back on the operations worker
     WM_RELOAD,         // ptr: reload_job (reload.h), shared
@@ -121,6 +122,8 @@ struct worker {
     mqtt_sessions *sessions;       // device workers
     store *store;                  // device workers; NULL: nothing is durable
     struct reload_job *restoring_job; // the first one, until sessions have been restored from the log
+    struct streams *streams;       // of this worker's log; NULL: it has none
+    struct stream_desk *stream_desk; // streams that this worker's clients read
     worker_metrics metrics;
     spsc *inbox;                   // array indexed by sender; the last ring is the control thread's
     u32 inbox_count;

@@ -2,9 +2,9 @@
 // durable.c: message records on their way into the log: gathers who claims a place in one, writes it, tells
 // them.
 //
-// No table counts who needs a record. Its bytes are given back to the log's account by one of those who need
-// it: the other workers of an exchange, else the first session. The account is an estimate that only tells
-// reclaim where to look; there each record is asked for (is_live).
+// No table counts who needs a record. Its bytes are given back to the log's account by one of those who need it: its
+// streams, else the other workers of an exchange, else the first session. The account is an estimate that only
+// tells reclaim where to look; there each record is asked for (is_live).
 #include "broker/durable.h"
 
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "broker/route.h"
+#include "store/streams.h"
 
 typedef struct claim {
     message_waiting entry; // its ids_at: in the scratch of ids
@@ -24,8 +25,14 @@ static claim *claim_at(const broker *b, u32 i) {
     return &((claim *)b->durable.claims.items)[i];
 }
 
+// Retention has taken a record from its last stream. Sessions that wait for it yet are found when it is reclaimed.
+static void released(worker *w, const store_record *r) {
+    store_drop(w->store, r->origin, r->len);
+}
+
 int durable_start(broker *b, store *log) {
     b->durable.log = log;
+    if (b->owner->streams != NULL) streams_on_release(b->owner->streams, released);
     b->durable.claims.item_bytes = sizeof(claim);
     b->durable.ids.item_bytes = sizeof(u32);
     return durable_retained_start(b);
@@ -145,25 +152,34 @@ publication durable_publication(const broker *b, const message_record *r) {
     return p;
 }
 
-static int record_append(broker *b, message_record *r, const message_waiting *waiting, store_pos *pos, u32 *bytes) {
+static int record_append(broker *b, message_record *r, const message_stream *places, const message_waiting *waiting,
+                         store_pos *pos, u32 *bytes) {
     u8 at_hand[HEAD_AT_HAND];
     u32 head_bytes = message_record_head_bytes(r);
     if (head_bytes == 0) return -EMSGSIZE;
     u8 *head = head_bytes <= sizeof(at_hand) ? at_hand : pool_alloc(b->memory, head_bytes);
     if (head == NULL) return -ENOMEM;
     struct iovec parts[4];
-    message_record_write(r, NULL, waiting, head, parts);
+    message_record_write(r, places, waiting, head, parts);
     *bytes = head_bytes + r->topic_len + r->props_len + r->payload_len;
     int result = store_append(b->durable.log, STORE_MESSAGE, STORE_KEEP, parts, ARRAY_LEN(parts), pos);
     if (head != at_hand) pool_free(b->memory, head, head_bytes);
     return result == -ENOSPC ? -EDQUOT : result;
 }
 
-static int claims_write(broker *b, const publication *p, u64 targets, store_pos *pos, u32 *bytes) {
+// The streams that a message belongs to.
+typedef struct stream_places {
+    message_stream at[LIMIT_STREAM_REFS];
+    u32 count;
+} stream_places;
+
+static int claims_write(broker *b, const publication *p, u64 targets, const stream_places *places, store_pos *pos,
+                        u32 *bytes) {
     durable_part *d = &b->durable;
     u32 count = d->claims.used;
     message_record r = record_of(b, p);
     r.targets = targets;
+    r.stream_count = places->count;
     r.waiting_count = count;
     r.id_count = d->ids.used;
     if (count > 1) qsort(d->claims.items, count, sizeof(claim), claim_order);
@@ -174,26 +190,48 @@ static int claims_write(broker *b, const publication *p, u64 targets, store_pos 
         waiting[i] = claim_at(b, i)->entry;
         waiting[i].ids = (const u32 *)d->ids.items + waiting[i].ids_at;
     }
-    int result = record_append(b, &r, waiting, pos, bytes);
+    int result = record_append(b, &r, places->at, waiting, pos, bytes);
     if (count > 1) pool_free(b->memory, waiting, count * sizeof(*waiting));
     return result;
+}
+
+// What the record means for its streams. Returns whether they have it.
+static bool places_settle(broker *b, const publication *p, const stream_places *places, store_pos pos, u32 bytes,
+                          int result) {
+    streams *in = b->owner->streams;
+    if (places->count == 0) return false;
+    if (result < 0) {
+        // One that comes again is not lost.
+        if (p->qos == 0 || result != -EAGAIN) streams_refused(in, places->at, places->count);
+        return false;
+    }
+    stream_place place = {.origin = pos, .time_ms = clock_real_ns() / NS_PER_MS, .bytes = bytes};
+    streams_appended(in, places->at, places->count, &place);
+    return true;
 }
 
 int durable_store(broker *b, const publication *p, const route_hits *hits, u64 targets, message **stored,
                   store_pos *pos) {
     durable_part *d = &b->durable;
+    streams *in = b->owner->streams;
+    stream_places places;
+    bool received = targets == DURABLE_RECEIVED, others = !received && p->exchange_session != 0 && targets != 0;
     *pos = 0;
-    bool others = p->exchange_session != 0 && targets != 0;
+    // What came from another worker is in the streams of the publisher's.
+    places.count = received || streams_taking(in) == 0
+                       ? 0 : streams_take(in, p->topic, p->topic_len, places.at, LIMIT_STREAM_REFS);
     if (p->qos > 0 && counter_get(&d->subscribers) > 0) hits_reserve(b, hits, p, stored);
     int result = d->claim_failure;
     u32 bytes = 0;
-    if (result == 0 && d->claims.used == 0 && !others) return 0;
-    if (result == 0) result = d->behind > 0 ? -EAGAIN : claims_write(b, p, targets, pos, &bytes);
+    if (result == 0 && d->claims.used == 0 && places.count == 0 && !others) return 0;
+    if (result == 0) result = d->behind > 0 ? -EAGAIN : claims_write(b, p, others ? targets : 0, &places, pos, &bytes);
+    bool waits = d->claims.used > 0 || others || streams_wait_commit(in, places.at, places.count);
     if (result < 0) *pos = 0;
-    else d->appended = *pos;
-    d->exchange_bytes = others ? bytes : 0;
-    claims_settle(b, *pos, bytes, others);
-    return result;
+    else if (waits) d->appended = *pos;
+    bool in_streams = places_settle(b, p, &places, *pos, bytes, result);
+    d->exchange_bytes = others && !in_streams ? bytes : 0;
+    claims_settle(b, *pos, bytes, others || in_streams);
+    return p->qos == 0 ? 0 : result; // nobody waits for it, and streams do not hold it up
 }
 
 int durable_store_one(broker *b, subscriber *who, const publication *p, const message_waiting *w) {
@@ -203,7 +241,7 @@ int durable_store_one(broker *b, subscriber *who, const publication *p, const me
     r.id_count = w->id_count;
     store_pos pos = 0;
     u32 bytes = 0;
-    int result = b->durable.behind > 0 ? -EAGAIN : record_append(b, &r, w, &pos, &bytes);
+    int result = b->durable.behind > 0 ? -EAGAIN : record_append(b, &r, NULL, w, &pos, &bytes);
     if (result < 0) pos = 0;
     else b->durable.appended = pos;
     who->ops->stored(who, pos, bytes, bytes);

@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "broker/route.h"
+#include "store/streams.h"
 
 typedef struct routing {
     const publication *p;
@@ -115,7 +116,7 @@ static int keep_here(broker *b, routing *r) {
 static int waits_make(broker *b, routing *r, bool owed) {
     const durable_part *d = &b->durable;
     if (r->p->qos == 0) return 0;
-    bool here = r->p->retain || counter_get(&d->subscribers) > 0;
+    bool here = r->p->retain || streams_taking(b->owner->streams) > 0 || counter_get(&d->subscribers) > 0;
     if (owed && (here || r->awaited_mask != 0)) {
         r->owed = pledge_create(b);
         if (r->owed == NULL) return no_memory(b);
@@ -273,7 +274,7 @@ static int deliver_received(broker *b, parcel_slot *slot, message **stored) {
     if (result == 0) result = hits_collect(b, &match, p, &hits);
     if (result == 0 && b->durable.log != NULL) {
         store_pos pos;
-        int written = durable_store(b, p, &hits, 0, stored, &pos);
+        int written = durable_store(b, p, &hits, DURABLE_RECEIVED, stored, &pos);
         // Not now: all of it comes again. Not at all: the publisher is told; who needs no log gets it.
         if (written == -EAGAIN || written == -ENOMEM) {
             hits_end(b, &hits);

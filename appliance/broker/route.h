@@ -347,6 +347,7 @@ void hits_end(broker *b, const route_hits *hits);
 void durable_offer(broker *b, subscriber *who, delivery *d);
 // Writes the record for the plain subscribers that claim it and, in an exchange, for `targets`. Returns 0 (*pos 0:
 // nobody needs it) or -EAGAIN, -ENOSPC, -EIO, -EMSGSIZE, -ENOMEM: then nothing was written and nobody has a claim.
+#define DURABLE_RECEIVED UINT64_MAX // targets: it came from another worker
 int durable_store(broker *b, const publication *p, const route_hits *hits, u64 targets, message **stored,
                   store_pos *pos);
 // Time of publishing and expiry, as a record has them.

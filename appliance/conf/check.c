@@ -292,9 +292,25 @@ static void check_ctl_socket(const check *k) {
     }
 }
 
+// Names of streams are told apart by them in every log.
+static void check_streams(const check *k) {
+    const config *c = k->c;
+    char place[LIMIT_NAME_BYTES + 64];
+    for (u32 i = 0; i < c->stream_count; i++) {
+        for (u32 other = 0; other < i; other++) {
+            if (strcmp(c->streams[i].name, c->streams[other].name) != 0) continue;
+            snprintf(place, sizeof(place), "stream %s: name", c->streams[i].name);
+            conf_errors_add(k->errors, k->lines->stream_begin[i], place,
+                            "used twice; the first stands in line %u", k->lines->stream_begin[other]);
+            break;
+        }
+    }
+}
+
 void conf_check(config *c, const conf_lines *lines, conf_errors *errors) {
     check k = {.c = c, .lines = lines, .errors = errors};
     check_ctl_socket(&k);
     for (k.index = 0; k.index < c->listener_count; k.index++) check_listener(&k);
+    check_streams(&k);
     conf_check_networks(c, lines, errors);
 }

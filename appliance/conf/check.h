@@ -16,6 +16,8 @@ typedef struct conf_lines {
     u32 network[LIMIT_NETWORKS_MAX][SCHEMA_SETTINGS_MAX];
     u32 network_begin[LIMIT_NETWORKS_MAX];
     bool network_wrong[LIMIT_NETWORKS_MAX];
+    u32 stream[LIMIT_STREAMS_MAX][SCHEMA_SETTINGS_MAX];
+    u32 stream_begin[LIMIT_STREAMS_MAX];
 } conf_lines;
 
 // Completes c and adds the mistakes found to errors.

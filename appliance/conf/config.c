@@ -75,7 +75,7 @@ static void unknown_section(parse *p, const conf_node *n) {
     conf_errors_add(
         &p->errors, n->line, NULL,
         "unknown section '%.*s'%s%s%s; allowed in this version: admin, log, listener NAME, "
-        "network NAME",
+        "network NAME, stream NAME",
         (int)MIN(n->key_len, (u32)SHOWN_KEY_BYTES), n->key, near != NULL ? "; did you mean '" : "",
         near != NULL ? near : "", near != NULL ? "'?" : "");
 }
@@ -214,10 +214,21 @@ static void apply_network(parse *p, u32 at) {
     }
 }
 
+// What has no default must be given.
+static void require_settings(parse *p, section_kind section, const u32 *lines, u32 line, const char *where) {
+    char allowed[SETTING_TEXT_BYTES];
+    for (u32 i = 0; i < schema_setting_count; i++) {
+        const setting *s = &schema_settings[i];
+        if (s->section != section || (s->flags & SETTING_REQUIRED) == 0 || lines[i] != 0) continue;
+        conf_errors_add(&p->errors, line, where, "%s is missing; allowed: %s", s->key,
+                        setting_describe(s, allowed));
+    }
+}
+
 static void apply_listener(parse *p, u32 at) {
     const conf_node *n = &p->source.nodes[at];
     config *c = p->out;
-    char where[LIMIT_NAME_BYTES + 16], allowed[SETTING_TEXT_BYTES];
+    char where[LIMIT_NAME_BYTES + 16];
     if (!take_name(p, n, "listener")) return;
     if (c->listener_count == LIMIT_LISTENERS_MAX) {
         if (!p->too_many) {
@@ -235,14 +246,30 @@ static void apply_listener(parse *p, u32 at) {
     apply_defaults(SECTION_LISTENER, l);
     apply_defaults(SECTION_TLS, l);
     apply_block(p, SECTION_LISTENER, l, p->lines.listener[index], at, where);
-    for (u32 i = 0; i < schema_setting_count; i++) {
-        const setting *s = &schema_settings[i];
-        if (s->section != SECTION_LISTENER || (s->flags & SETTING_REQUIRED) == 0) continue;
-        if (p->lines.listener[index][i] != 0) continue;
-        conf_errors_add(&p->errors, n->line, where, "%s is missing; allowed: %s", s->key,
-                        setting_describe(s, allowed));
-    }
+    require_settings(p, SECTION_LISTENER, p->lines.listener[index], n->line, where);
     p->lines.listener_wrong[index] = p->errors.count != before;
+}
+
+static void apply_stream(parse *p, u32 at) {
+    const conf_node *n = &p->source.nodes[at];
+    config *c = p->out;
+    char where[LIMIT_NAME_BYTES + 16];
+    if (!take_name(p, n, "stream")) return;
+    if (c->stream_count == LIMIT_STREAMS_MAX) {
+        conf_errors_add(&p->errors, n->line, "stream", "more than %d streams", LIMIT_STREAMS_MAX);
+        return;
+    }
+    u32 index = c->stream_count++, before = p->errors.count;
+    stream_config *s = &c->streams[index];
+    memcpy(s->name, n->key, n->key_len);
+    p->lines.stream_begin[index] = n->line;
+    snprintf(where, sizeof(where), "stream %s", s->name);
+    apply_defaults(SECTION_STREAM, s);
+    apply_block(p, SECTION_STREAM, s, p->lines.stream[index], at, where);
+    require_settings(p, SECTION_STREAM, p->lines.stream[index], n->line, where);
+    if (p->errors.count == before && s->topics[0] == '\0') {
+        conf_errors_add(&p->errors, n->line, where, "topics is empty: the stream would hold nothing");
+    }
 }
 
 // `listener a { }` and `listener b { }` are blocks named a and b, each in a block named listener.
@@ -260,6 +287,7 @@ static void apply_named(parse *p, section_kind kind, u32 at) {
     }
     for (u32 i = at + 1; i < end; i = block_end(&p->source, i)) {
         if (kind == SECTION_NETWORK) apply_network(p, i);
+        else if (kind == SECTION_STREAM) apply_stream(p, i);
         else apply_listener(p, i);
     }
 }

@@ -105,6 +105,18 @@ typedef struct listener_config {
     } tls;
 } listener_config;
 
+// When a publisher whose message belongs to a stream is answered.
+typedef enum stream_sync { STREAM_SYNC_COMMIT, STREAM_SYNC_INTERVAL } stream_sync;
+
+// Messages that are kept to be read again (store/streams.h).
+typedef struct stream_config {
+    char name[LIMIT_NAME_BYTES];
+    char topics[CONFIG_FILTERS_BYTES]; // topic filters, each ended by a newline
+    u64 max_bytes;            // of the whole process; 0 = no bound of its own; default 1g
+    u64 max_age_ms;           // 0 = never too old; default 7d
+    stream_sync sync;         // default commit
+} stream_config;
+
 typedef enum network_dhcp6 { NETWORK_DHCP6_AUTO, NETWORK_DHCP6_ON, NETWORK_DHCP6_OFF } network_dhcp6;
 
 // One block of the appliance's network; init reads it, `sluice run` only checks it.
@@ -171,6 +183,8 @@ typedef struct config {
     listener_config listeners[LIMIT_LISTENERS_MAX];
     u32 network_count;
     network_config networks[LIMIT_NETWORKS_MAX];
+    u32 stream_count;
+    stream_config streams[LIMIT_STREAMS_MAX];
     char source[256];         // file name, or "(defaults)"
 } config;
 

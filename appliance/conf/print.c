@@ -70,6 +70,11 @@ ssize_t config_print(const config *c, char *out, size_t out_bytes) {
         put_settings(&p, SECTION_NETWORK, &c->networks[i], 0);
         put(&p, "}\n");
     }
+    for (u32 i = 0; i < c->stream_count; i++) {
+        put(&p, "stream %s {\n", c->streams[i].name);
+        put_settings(&p, SECTION_STREAM, &c->streams[i], 0);
+        put(&p, "}\n");
+    }
     if (p.used >= out_bytes) return -ENOSPC;
     return (ssize_t)p.used;
 }

@@ -25,6 +25,8 @@
 #define PATHS(member) .type = SETTING_LIST, .capacity = CONFIG_LIST_BYTES, .check = text_check_path, TLS(member)
 #define NETWORK(member) \
     .section = SECTION_NETWORK, .offset = offsetof(network_config, member), .since = "0.2"
+#define STREAM(member) \
+    .section = SECTION_STREAM, .offset = offsetof(stream_config, member), .since = "0.3"
 #define TEXT_OF(type_, member) .type = SETTING_TEXT, CAPACITY_OF(type_, member)
 #define CAPACITY_OF(type_, member) .capacity = sizeof(((type_ *)0)->member)
 #define MQTT_ROW(member) LISTENER(member), .flags = SETTING_MQTT_ONLY
@@ -84,11 +86,15 @@ static const setting_word dhcp6_words[] = {
     {NULL, 0},
 };
 
+static const setting_word sync_words[] = {
+    {"commit", STREAM_SYNC_COMMIT}, {"interval", STREAM_SYNC_INTERVAL}, {NULL, 0}};
+
 // The sizes of int and of the enums written through a SETTING_WORD are the same.
 _Static_assert(sizeof(listener_protocol) == sizeof(int) && sizeof(frame_mode) == sizeof(int),
                "enum size");
 _Static_assert(sizeof(steer_mode) == sizeof(int) && sizeof(log_level) == sizeof(int), "enum size");
 _Static_assert(sizeof(io_kind) == sizeof(int) && sizeof(queue_policy) == sizeof(int), "enum size");
+_Static_assert(sizeof(stream_sync) == sizeof(int), "enum size");
 
 const section_info schema_sections[SECTIONS] = {
     [SECTION_TOP] = {"", false, "Top level",
@@ -113,6 +119,11 @@ const section_info schema_sections[SECTIONS] = {
                          "`sluice run` on another system only checks it, and leaves the network to that "
                          "system. Without any block, every Ethernet interface gets DHCPv4 and IPv6 "
                          "autoconfiguration. docs/network.md has examples."},
+    [SECTION_STREAM] = {"stream", true, "stream NAME",
+                        "`stream NAME { ... }`: messages that are kept on disk to be read again, by offset or "
+                        "by time (docs/streams.md). A reload adds and changes streams. One that is no longer "
+                        "in the file takes no more messages; what it holds can still be read and goes as its "
+                        "last settings say."},
 };
 
 const setting schema_settings[] = {
@@ -526,6 +537,23 @@ const setting schema_settings[] = {
     {NETWORK(queues), .type = SETTING_COUNT, .key = "queues", .max = LIMIT_WORKERS_MAX, .zero = "auto",
      .def = "auto", .text = "Network: receive and send queues of the interface. `auto` is one for each CPU, "
                             "as far as the device has them. docs/network.md tells how interrupts follow."},
+
+    {STREAM(topics), CAPACITY_OF(stream_config, topics), .type = SETTING_FILTERS, .key = "topics",
+     .flags = SETTING_REQUIRED,
+     .text = "A list of topic filters, `[\"sensors/#\", \"devices/+/up\"]`. Every message published on a "
+             "topic under one of them, with any QoS, is kept, once."},
+    {STREAM(max_bytes), .type = SETTING_BYTES64, .key = "max_bytes", .min = 64 * KIB, .max = 1024 * 1024 * GIB,
+     .zero = "unlimited", .def = "1g",
+     .text = "Stream: bytes kept, all workers together, each with its share. Beyond it the oldest messages go. "
+             "`unlimited` leaves the bound to the disk: the log refuses what has no room."},
+    {STREAM(max_age_ms), .type = SETTING_MS64, .key = "max_age", .min = 1 * MS_S, .max = 36500 * MS_D,
+     .zero = "unlimited", .def = "7d",
+     .text = "Stream: messages older than this go. After a step of the clock of more than a minute nothing "
+             "goes for its age for an hour, so that a wrong clock does not empty a stream."},
+    {STREAM(sync), .type = SETTING_WORD, .key = "sync", .words = sync_words, .def = "commit",
+     .text = "Stream: when a publisher of QoS 1 or 2 is answered: when its message is on disk (`commit`), or "
+             "at once, and the message is on disk with the log's next commit, a moment later (`interval`; a "
+             "power cut in between loses it). Whoever waits for the message otherwise still has it first on disk."},
 };
 const u32 schema_setting_count = ARRAY_LEN(schema_settings);
 _Static_assert(ARRAY_LEN(schema_settings) <= SCHEMA_SETTINGS_MAX, "a parse keeps a line for each");

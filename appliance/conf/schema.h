@@ -15,6 +15,7 @@ typedef enum section_kind {
     SECTION_LISTENER,
     SECTION_TLS,     // a block in a listener's; rows are of listener_config
     SECTION_NETWORK,
+    SECTION_STREAM,
     SECTIONS
 } section_kind;
 
@@ -54,7 +55,7 @@ typedef struct setting {
     section_kind section;
     setting_type type;
     const char *key;
-    size_t offset;             // in config, listener_config or network_config
+    size_t offset;             // in config, or in the block's own struct
     size_t capacity;           // SETTING_TEXT: bytes, with the terminator
     u64 min, max;              // in the unit of the field; both inclusive
     const char *zero;          // the word for 0: "auto", "never", "off", "unlimited"; NULL = none

@@ -55,6 +55,8 @@ static void add_settings(yyjson_mut_doc *doc, yyjson_mut_val *root) {
         add_section(doc, list, SECTION_LISTENER, c->listeners[i].name, &c->listeners[i]);
     for (u32 i = 0; i < c->network_count; i++)
         add_section(doc, list, SECTION_NETWORK, c->networks[i].name, &c->networks[i]);
+    for (u32 i = 0; i < c->stream_count; i++)
+        add_section(doc, list, SECTION_STREAM, c->streams[i].name, &c->streams[i]);
 }
 
 static void add_sources(yyjson_mut_doc *doc, yyjson_mut_val *root) {

@@ -165,6 +165,10 @@ void publish_handle(http_exchange *x, const char *rest) {
         http_answer_error(x, 400, "parameter: topic; the body is the payload");
         return;
     }
+    if (strncmp(topic, "$stream/", 8) == 0) {
+        http_answer_error(x, 400, "topic: $stream/ is for reading; a stream takes what is published on its topics");
+        return;
+    }
     if (!topic_name_is_valid(topic, strlen(topic))) {
         http_answer_error(x, 400, "topic: 1 to %u bytes of UTF-8 without wildcards", LIMIT_TOPIC_BYTES);
         return;

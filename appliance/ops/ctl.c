@@ -15,6 +15,7 @@
 #include "ops/ctl_client.h"
 #include "ops/ctl_net.h"
 #include "ops/ctl_print.h"
+#include "ops/ctl_streams.h"
 #include "ops/ctl_update.h"
 #include "ops/text.h"
 
@@ -31,6 +32,9 @@ static const char usage[] =
     "  sessions [filters]           MQTT sessions: --client ID, --state online|away, --limit N, --offset N\n"
     "  subs [filters]               subscriptions: --filter TEXT, --client ID, --limit N, --offset N\n"
     "  retained [filters]           retained messages: --topic TEXT, --limit N, --offset N\n"
+    "  streams [NAME]               streams, or one with its partitions and consumers\n"
+    "  streams read NAME            its messages: --from WHERE, --limit N, --wait TIME, --follow, --partition N\n"
+    "  streams forget NAME CONSUMER a named consumer's place\n"
     "  conn ID                      one connection: state, queues, timers, last events\n"
     "  kick ID                      end a connection\n"
     "  trace [--follow]             what the engines do, like strace: --conn ID, --peer ADDR[/BITS], --worker N\n"
@@ -71,6 +75,9 @@ typedef enum option_id {
     OPT_TOPIC,
     OPT_ALLOW_DOWNGRADE,
     OPT_NO_RESTART,
+    OPT_FROM,
+    OPT_WAIT,
+    OPT_PARTITION,
     OPTIONS
 } option_id;
 
@@ -84,13 +91,14 @@ static const struct {
     [OPT_CONN] = {"conn", false},         [OPT_WORKER] = {"worker", false}, [OPT_FOLLOW] = {"follow", true},
     [OPT_FILTER] = {"filter", false},     [OPT_TOPIC] = {"topic", false},
     [OPT_LEVEL] = {"level", false},       [OPT_CLIENT] = {"client", false},
+    [OPT_FROM] = {"from", false},         [OPT_WAIT] = {"wait", false},     [OPT_PARTITION] = {"partition", false},
     [OPT_ALLOW_DOWNGRADE] = {"allow-downgrade", true}, [OPT_NO_RESTART] = {"no-restart", true},
 };
 #define BIT(option) (1u << (option))
 
 typedef struct ctl_args {
     const struct command *command;
-    const char *words[3]; // what is no option: command and its operands
+    const char *words[4]; // what is no option: command and its operands
     int word_count;
     const char *values[OPTIONS];
     const char *config_file, *socket, *addr;
@@ -105,6 +113,8 @@ typedef struct command {
 } command;
 
 // --- requests ---
+
+static int wrong(const char *format, ...) PRINTF_LIKE(1, 2);
 
 // Appends value with everything encoded that has a meaning in a query.
 static void put_encoded(text *out, const char *value) {
@@ -266,7 +276,7 @@ static bool part_trace(void *context, const char *bytes, size_t len) {
 static int run_stream(const ctl_target *target, const ctl_args *args, const char *path_text, ctl_call *c) {
     text path = path_make(path_text, args);
     c->method = "GET";
-    c->endless = args->values[OPT_FOLLOW] != NULL;
+    c->endless = c->endless || args->values[OPT_FOLLOW] != NULL;
     int status = call(target, c, &path);
     text_free(&path);
     return status;
@@ -276,6 +286,48 @@ static int run_trace(const ctl_target *target, const ctl_args *args) {
     line_splitter splitter = {.len = 0};
     ctl_call c = {.body_part = args->json ? part_print : part_trace, .context = &splitter};
     return run_stream(target, args, "/api/trace", &c);
+}
+
+static int run_streams_read(const ctl_target *target, const ctl_args *args) {
+    ctl_stream_lines lines;
+    text path = text_make(LIMIT_HTTP_URL_BYTES);
+    ctl_stream_lines_begin(&lines, args->json);
+    text_puts(&path, "/api/streams/");
+    put_encoded(&path, args->words[2]);
+    text_puts(&path, "/messages");
+    ctl_call c = {.body_part = ctl_stream_lines_part, .context = &lines};
+    // A wait is longer than an answer may take otherwise.
+    if (args->values[OPT_WAIT] != NULL) c.endless = true;
+    int status = path.failed ? CTL_USAGE : run_stream(target, args, path.data, &c);
+    ctl_stream_lines_end(&lines);
+    text_free(&path);
+    return status;
+}
+
+static int ask_stream(const ctl_target *target, const ctl_args *args, const char *method, const char *name,
+                      const char *consumer, void (*print)(yyjson_val *root)) {
+    text path = text_make(LIMIT_HTTP_URL_BYTES);
+    text_puts(&path, "/api/streams/");
+    put_encoded(&path, name);
+    if (consumer != NULL) text_puts(&path, "/consumers/");
+    if (consumer != NULL) put_encoded(&path, consumer);
+    int status = path.failed ? CTL_USAGE : ask(target, args, method, path.data, print);
+    text_free(&path);
+    return status;
+}
+
+static int run_streams(const ctl_target *target, const ctl_args *args) {
+    const char *what = args->words[1];
+    bool reads = args->word_count == 3 && strcmp(what, "read") == 0;
+    bool forgets = args->word_count == 4 && strcmp(what, "forget") == 0;
+    if (reads) return run_streams_read(target, args);
+    for (u32 i = 0; i < OPTIONS; i++) {
+        if (args->values[i] != NULL) return wrong("--%s is for streams read NAME", options[i].name);
+    }
+    if (forgets) return ask_stream(target, args, "DELETE", args->words[2], args->words[3], ctl_print_forgotten);
+    if (args->word_count == 2) return ask_stream(target, args, "GET", what, NULL, ctl_print_stream);
+    if (args->word_count > 2) return wrong("streams: NAME, read NAME or forget NAME CONSUMER");
+    return ask(target, args, "GET", "/api/streams", ctl_print_streams);
 }
 
 static int run_log(const ctl_target *target, const ctl_args *args) {
@@ -378,6 +430,8 @@ static const command commands[] = {
     {"conn", 1, 1, 0, run_conn},
     {"kick", 1, 1, 0, run_kick},
     {"trace", 0, 0, BIT(OPT_CONN) | BIT(OPT_PEER) | BIT(OPT_WORKER) | BIT(OPT_FOLLOW), run_trace},
+    {"streams", 0, 3, BIT(OPT_FROM) | BIT(OPT_LIMIT) | BIT(OPT_WAIT) | BIT(OPT_FOLLOW) | BIT(OPT_PARTITION),
+     run_streams},
     {"log", 0, 0, BIT(OPT_LEVEL) | BIT(OPT_FOLLOW), run_log},
     {"publish", 1, 2, 0, run_publish},
     {"reload", 0, 0, 0, run_reload},
@@ -390,7 +444,6 @@ static const command commands[] = {
 
 // --- command line ---
 
-static int wrong(const char *format, ...) PRINTF_LIKE(1, 2);
 static int wrong(const char *format, ...) {
     va_list args;
     va_start(args, format);

@@ -9,6 +9,7 @@
 #include "broker/broker.h"
 #include "net/listener.h"
 #include "ops/metrics.h"
+#include "ops/metrics_streams.h"
 #include "ops/process.h"
 #include "ops/request.h"
 #include "proto/mqtt.h"
@@ -406,6 +407,33 @@ const metric_family metric_families[] = {
     DEVICE("sluice_websocket_refused_total", METRIC_COUNTER, ws_refused, "WebSocket handshakes that were refused."),
     DEVICE("sluice_events_dropped_total", METRIC_COUNTER, events_dropped,
            "$events messages dropped because of congestion."),
+
+    EMIT("sluice_stream_messages", METRIC_GAUGE, SCOPE_DEVICE, metrics_stream_messages,
+         "Messages that a stream holds."),
+    EMIT("sluice_stream_bytes", METRIC_GAUGE, SCOPE_DEVICE, metrics_stream_bytes,
+         "Bytes of their records."),
+    EMIT("sluice_stream_first_offset", METRIC_GAUGE, SCOPE_DEVICE, metrics_stream_first,
+         "Offset of the oldest message; retention moves it."),
+    EMIT("sluice_stream_next_offset", METRIC_GAUGE, SCOPE_DEVICE, metrics_stream_next,
+         "Offset that the next message will have."),
+    EMIT("sluice_stream_age_seconds", METRIC_GAUGE, SCOPE_DEVICE, metrics_stream_age,
+         "Age of the oldest message."),
+    EMIT("sluice_stream_taken_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_stream_taken,
+         "Messages taken since the start."),
+    EMIT("sluice_stream_taken_bytes_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_stream_taken_bytes,
+         "Bytes of their records; a record in several streams counts for each."),
+    EMIT("sluice_stream_refused_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_stream_refused,
+         "Messages that the log had no room for; their publishers of QoS 1 and 2 were told."),
+    EMIT("sluice_stream_trimmed_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_stream_trimmed,
+         "Messages given up by retention."),
+    EMIT("sluice_stream_missing_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_stream_missing,
+         "Offsets that readers did not find: damaged places of the log."),
+    EMIT("sluice_stream_delivered_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_stream_delivered,
+         "Messages given to readers, by any way."),
+    EMIT("sluice_stream_consumers", METRIC_GAUGE, SCOPE_DEVICE, metrics_stream_consumers,
+         "Named consumers."),
+    EMIT("sluice_stream_consumer_lag_max", METRIC_GAUGE, SCOPE_DEVICE, metrics_stream_lag,
+         "Messages that the slowest named consumer has not acknowledged."),
 
     WORKER("sluice_loops_total", METRIC_COUNTER, loops, UNIT_ONE, "Turns of the worker's loop."),
     WORKER("sluice_worker_stalls_total", METRIC_COUNTER, stalls, UNIT_ONE,

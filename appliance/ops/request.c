@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "broker/broker.h"
+#include "store/stream_feed.h"
 
 enum { STATE_IDLE, STATE_SENT, STATE_ANSWERED, STATE_UNPOSTED };
 
@@ -39,7 +40,9 @@ static u32 views_max(ops_kind kind) {
     case OPS_SUBS:
     case OPS_RETAINED:
     case OPS_SESSIONS:
-    case OPS_PUBLISH: break;
+    case OPS_PUBLISH:
+    case OPS_CONSUMERS:
+    case OPS_FORGET: break;
     }
     return 0;
 }
@@ -60,6 +63,12 @@ ops_request *ops_request_new(ops_kind kind, http_exchange *waiter, ops_done done
         free(r);
         return NULL;
     }
+    if (kind == OPS_CONSUMERS) {
+        r->consumers = malloc(LIMIT_STREAM_CONSUMERS * sizeof(*r->consumers));
+        if (r->consumers != NULL) return r;
+        free(r);
+        return NULL;
+    }
     if (kind != OPS_SESSIONS) return r;
     r->sessions = malloc(LIMIT_OPS_SESSIONS_PER_MESSAGE * sizeof(*r->sessions));
     if (r->sessions != NULL) return r;
@@ -73,6 +82,7 @@ void ops_request_free(ops_request *r) {
     free(r->topic);
     free(r->payload);
     free(r->sessions);
+    free(r->consumers);
     free(r->rows.data);
     free(r);
 }
@@ -217,6 +227,13 @@ void ops_request_run(worker *w, ops_request *r) {
                                    &(publication){.topic = r->topic, .topic_len = (u32)strlen(r->topic),
                                                   .payload = r->payload, .payload_len = r->payload_len},
                                    NULL);
+        break;
+    case OPS_CONSUMERS:
+        r->consumer_count = MIN(stream_consumers_view(w->streams, r->contains, r->consumers, LIMIT_STREAM_CONSUMERS),
+                                LIMIT_STREAM_CONSUMERS);
+        break;
+    case OPS_FORGET:
+        r->result = stream_consumer_forget(w->streams, r->contains, r->sessions_filter.client);
         break;
     }
     if (w->is_ops) return;

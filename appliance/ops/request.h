@@ -23,6 +23,8 @@ typedef enum ops_kind {
     OPS_SUBS, OPS_RETAINED, // rows of subscriptions and retained messages, from rows.cursor on
     OPS_SESSIONS, // views of the MQTT sessions that match, from session_cursor on
     OPS_PUBLISH, // publishes topic and payload there
+    OPS_CONSUMERS, // views of the named consumers of stream `contains`
+    OPS_FORGET, // forgets consumer sessions_filter.client of stream `contains`; result
 } ops_kind;
 
 typedef struct ops_request ops_request;
@@ -42,16 +44,18 @@ struct ops_request {
     u8 *payload;            // malloc'd, the request's; NULL when empty
     u32 payload_len;
     session_filter sessions_filter;
-    char contains[LIMIT_HTTP_URL_BYTES + 1]; // OPS_SUBS, OPS_RETAINED
+    char contains[LIMIT_HTTP_URL_BYTES + 1]; // OPS_SUBS, OPS_RETAINED; OPS_CONSUMERS, OPS_FORGET: the stream
     // Answer. found: OPS_CONN and OPS_KICK met the connection.
     u32 cursor;             // next place of the connection table; 0 to start
     bool more;              // the table goes on
     u64 session_cursor;     // OPS_SESSIONS: 0 to start
     session_view *sessions; // malloc'd, the request's: LIMIT_OPS_SESSIONS_PER_MESSAGE
     u32 session_count;
+    struct stream_consumer_view *consumers; // OPS_CONSUMERS; malloc'd, the request's: LIMIT_STREAM_CONSUMERS
+    u32 consumer_count;
     inspect_rows rows;      // OPS_SUBS, OPS_RETAINED; data malloc'd, the request's
     bool found;
-    int result;             // OPS_PUBLISH: as broker_publish
+    int result;             // OPS_PUBLISH: as broker_publish; OPS_FORGET: as stream_consumer_forget
     u32 view_count;
     // request.c's own.
     u32 state;              // atomic, see request.c

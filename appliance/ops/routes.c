@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // routes.c: the table of routes. A path that ends in '/' takes one more segment, which the handler gets
-// as `rest`; all others match exactly. HEAD goes wherever GET goes: the answer's body is left out.
+// as `rest`, or several where DEEP says so; all others match exactly. HEAD goes wherever GET goes: the
+// answer's body is left out.
 //
 // Invariant: a handler is only called with a method that its row allows and after the guard agreed.
 #include "ops/routes.h"
@@ -9,6 +10,7 @@
 #include <sys/socket.h>
 
 #define READ (HTTP_METHOD_GET | HTTP_METHOD_HEAD)
+#define DEEP (1u << 31) // beside the methods: the handler takes the rest of the path apart
 
 typedef struct route {
     const char *path;
@@ -29,6 +31,8 @@ static const route routes[] = {
     {"/api/retained", READ, false, retained_handle},
     {"/api/trace", READ, false, trace_handle},
     {"/api/log", READ, false, log_handle},
+    {"/api/streams", READ, false, streams_handle},
+    {"/api/streams/", DEEP | READ | HTTP_METHOD_DELETE, false, stream_handle},
     {"/api/reload", HTTP_METHOD_POST, false, reload_handle},
     {"/api/publish", HTTP_METHOD_POST, false, publish_handle},
     {"/api/config", READ, false, config_handle},
@@ -39,10 +43,8 @@ static const route routes[] = {
 static const char *route_match(const route *r, const char *path) {
     size_t len = strlen(r->path);
     if (r->path[len - 1] != '/') return strcmp(path, r->path) == 0 ? path + len : NULL;
-    if (strncmp(path, r->path, len) != 0 || path[len] == '\0' || strchr(path + len, '/') != NULL) {
-        return NULL;
-    }
-    return path + len;
+    if (strncmp(path, r->path, len) != 0 || path[len] == '\0') return NULL;
+    return (r->methods & DEEP) != 0 || strchr(path + len, '/') == NULL ? path + len : NULL;
 }
 
 // "127.0.0.1:9600" -> "127.0.0.1".

@@ -21,6 +21,8 @@ void conn_handle(http_exchange *x, const char *rest);           // conn_detail.c
 void sessions_handle(http_exchange *x, const char *rest);       // sessions.c
 void subs_handle(http_exchange *x, const char *rest);           // routing.c
 void retained_handle(http_exchange *x, const char *rest);       // routing.c
+void streams_handle(http_exchange *x, const char *rest);        // streams.c
+void stream_handle(http_exchange *x, const char *rest);         // streams.c: GET, DELETE
 void trace_handle(http_exchange *x, const char *rest);          // trace.c
 void log_handle(http_exchange *x, const char *rest);            // control.c
 void reload_handle(http_exchange *x, const char *rest);         // control.c

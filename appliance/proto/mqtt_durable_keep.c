@@ -4,6 +4,7 @@
 // message: the record names those who wait for it, and each of them knows what is left of its queue.
 #include "broker/durable.h"
 #include "proto/mqtt_durable.h"
+#include "store/streams.h"
 
 enum { STAGE_EXCHANGES, STAGE_SESSIONS };
 
@@ -58,6 +59,9 @@ static bool message_is_live(void *context, const store_record *r) {
         message_waiting w = message_record_waiting(&m, i);
         if (session_needs(d, &w, r->origin)) return true;
     }
+    message_stream places[MESSAGE_RECORD_STREAMS_MAX];
+    for (u32 i = 0; i < m.stream_count; i++) places[i] = message_record_stream(&m, i);
+    if (streams_need(d->all->owner->streams, places, m.stream_count)) return true;
     return m.targets != 0 && exchange_is_open(d->all->owner->broker, r->origin);
 }
 
@@ -94,7 +98,9 @@ static u64 session_owners(const store_record *r, u32 old_worker, u32 workers) {
 static u64 message_owners(const store_record *r, u32 old_worker, u32 workers) {
     message_record m;
     if (!message_record_parse(r->data, r->len, &m)) return 0;
-    u64 mask = 0;
+    message_stream places[MESSAGE_RECORD_STREAMS_MAX];
+    for (u32 i = 0; i < m.stream_count; i++) places[i] = message_record_stream(&m, i);
+    u64 mask = streams_owners(places, m.stream_count, workers);
     if (m.exchange_session != 0 || m.source_pos != 0) mask |= bit_of(old_worker, workers);
     if (m.exchange_session != 0) mask |= bit_of(m.exchange_session, workers);
     for (u32 i = 0; i < m.waiting_count; i++) mask |= bit_of(message_record_waiting(&m, i).session, workers);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "broker/durable.h"
 #include "reload.h"
+#include "store/streams.h"
 
 static void unreadable(mqtt_durable *d) {
     counter_add(&d->unreadable, 1);
@@ -284,6 +285,14 @@ static void replay_waiting(mqtt_durable *d, const store_record *r, const message
     mqtt_keep_account(k);
 }
 
+static void streams_replay(streams *in, const store_record *r, const message_record *m) {
+    message_stream places[MESSAGE_RECORD_STREAMS_MAX];
+    if (m->stream_count == 0 || in == NULL) return;
+    for (u32 i = 0; i < m->stream_count; i++) places[i] = message_record_stream(m, i);
+    const stream_place place = {.origin = r->origin, .time_ms = r->time_ms, .bytes = r->len};
+    streams_replay_message(in, places, m->stream_count, &place);
+}
+
 void mqtt_replay_message(void *context, const store_record *r) {
     mqtt_durable *d = context;
     broker *b = d->all->owner->broker;
@@ -293,6 +302,7 @@ void mqtt_replay_message(void *context, const store_record *r) {
         unreadable(d);
         return;
     }
+    streams_replay(d->all->owner->streams, r, &m);
     bool exchange = m.exchange_session != 0 && m.targets != 0, others = exchange || m.stream_count > 0;
     for (u32 i = 0; i < m.waiting_count; i++) replay_waiting(d, r, &m, i, others);
     if (m.source_pos != 0) exchange_set_seen(b, m.source_worker, m.source_pos);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "proto/mqtt_durable.h"
+#include "proto/mqtt_stream.h"
 
 #define SLOTS_MIN 16u
 #define ENTRY_COST (sizeof(mqtt_entry) + 16u) // of the budget, besides the message
@@ -140,6 +141,7 @@ static void flight_remove(mqtt_session *s, mqtt_entry *e) {
     if (e->resend) out->resend_count--;
     mqtt_list_remove(&out->in_flight, e);
     counter_sub(&mqtt_metrics(s)->mqtt_in_flight, 1);
+    if (e->stream) mqtt_stream_ended(s, e);
     mqtt_entry_free(s, e);
 }
 
@@ -345,6 +347,7 @@ void mqtt_queue_pump(mqtt_session *s) {
     if ((s->flags & MQTT_RETAINED_WAITS) != 0) mqtt_subscribe_more(s);
     if ((s->flags & MQTT_SHARED_WAITS) != 0) broker_subscriber_changed(mqtt_broker(s), &s->subscriber);
     s->flags &= (u8)~(MQTT_RETAINED_WAITS | MQTT_SHARED_WAITS);
+    if (s->streams != NULL) mqtt_stream_pump(s); // sets the flag again where there is no room
 }
 
 // --- acknowledgements ---

@@ -13,6 +13,7 @@
 #include "broker/deny.h"
 #include "broker/topic.h"
 #include "proto/mqtt_durable.h"
+#include "proto/mqtt_stream.h"
 
 // --- what is passed on ---
 
@@ -189,7 +190,7 @@ static int topic_resolve(conn *c, const mqtt_publish *p, mqtt_bytes *topic) {
 static u8 refusal_of(const conn *c, const mqtt_publish *p, mqtt_bytes topic) {
     const listener_config *conf = mqtt_conf(c);
     const char *name = (const char *)topic.data;
-    bool ours = (topic.len >= 5 && memcmp(name, "$SYS/", 5) == 0) ||
+    bool ours = mqtt_stream_is(topic) || (topic.len >= 5 && memcmp(name, "$SYS/", 5) == 0) ||
                 (topic.len >= 7 && memcmp(name, "$share/", 7) == 0) ||
                 (topic.len >= 8 && memcmp(name, "$events/", 8) == 0);
     if (ours || deny_topic(conf->deny_publish, name, topic.len)) return MQTT_REASON_NOT_AUTHORIZED;

@@ -8,6 +8,7 @@
 // Invariants: s->conn->proto_state == s or s->conn == NULL; the timer is armed only while away and with
 // an expiry that is not "never"; a session with expiry 0 does not outlive its connection.
 #include "proto/mqtt_durable.h"
+#include "proto/mqtt_stream.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -188,6 +189,7 @@ void mqtt_session_detach(mqtt_session *s) {
     counter_sub(&mqtt_metrics(s)->mqtt_online, 1);
     mqtt_inbound_detach(s);
     mqtt_subscribe_detach(s);
+    mqtt_stream_detach(s);
     mqtt_queue_detach(s);
     broker_subscriber_changed(mqtt_broker(s), &s->subscriber);
 }

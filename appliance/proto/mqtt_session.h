@@ -8,6 +8,7 @@
 //   mqtt_receive.c    PUBLISH from the client, PUBREL                mqtt_subscribe.c SUBSCRIBE
 //   mqtt_deliver.c    from the broker: send, keep or drop            mqtt_queue.c     what waits
 //   mqtt_send.c       one PUBLISH into the output                    mqtt_alias.c     topic aliases
+//   mqtt_stream.c     subscriptions on streams
 //
 // A session lives on the worker that owns its client id. A connection finds it through proto_state,
 // and it finds its connection through conn, NULL while the client is away; both are set and cleared
@@ -38,6 +39,7 @@ typedef struct mqtt_will mqtt_will;
 typedef struct mqtt_subscribing mqtt_subscribing;
 typedef struct mqtt_keep mqtt_keep;       // proto/mqtt_durable.h
 typedef struct mqtt_durable mqtt_durable;
+typedef struct mqtt_stream_sub mqtt_stream_sub; // proto/mqtt_stream.h
 
 enum { // mqtt_session.flags
     MQTT_NO_PROBLEM_INFO = 1u << 0,  // no reason strings but in CONNACK and DISCONNECT
@@ -57,6 +59,7 @@ struct mqtt_session {
     mqtt_will *will;
     mqtt_keep *keep;           // NULL: nothing of it is in the log
     mqtt_subscribing *subscribing; // SUBSCRIBEs without SUBACK or with retained messages left
+    mqtt_stream_sub *streams;  // subscriptions on $stream/
     mqtt_session *work_next;
     timer_node timer;          // the session's end, while away
     u32 expiry_s;              // as granted
@@ -294,6 +297,7 @@ struct mqtt_entry {
     u32 part;              // of its record in the log, to be given back
     u64 origin;            // of that record; 0 = none
     u64 hold_pos;          // not sent before the log is on disk up to here; 0 = now, MQTT_HOLD_FLUSH = not written yet
+    bool stream;           // of a $stream subscription, which is to be told of its end
     u32 ids[];
 };
 

@@ -11,6 +11,7 @@
 #include "broker/deny.h"
 #include "broker/events.h"
 #include "proto/mqtt_durable.h"
+#include "proto/mqtt_stream.h"
 #include "proto/mqtt_write.h"
 
 #define OVER_TRIES 16u // of one packet, with a client at its limit
@@ -245,10 +246,16 @@ static u8 refusal_of(const conn *c, const mqtt_filter *f, u32 id) {
 }
 
 // Subscribes one filter. text: the room for its copy. Returns the bytes of it that were used.
-static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, u32 id, char *text) {
+static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, const mqtt_properties *props,
+                          char *text) {
     mqtt_session *s = mqtt_session_of(c);
     const listener_config *conf = mqtt_conf(c);
+    u32 id = mqtt_property_number(props, MQTT_SUBSCRIPTION_ID, 0);
     item->code = refusal_of(c, f, id);
+    if (item->code == 0 && mqtt_stream_is(f->filter)) {
+        item->code = mqtt_stream_subscribe(s, f, props, id);
+        return 0;
+    }
     // One that exists may be replaced at the limit; whether it does is known only by trying.
     if (item->code == 0 && item->of->over >= OVER_TRIES) item->code = MQTT_REASON_QUOTA_EXCEEDED;
     if (item->code != 0) return 0;
@@ -298,14 +305,13 @@ int mqtt_receive_subscribe(conn *c, const mqtt_subscribe *packet) {
     }
     mqtt_subscribing *op = op_make(s, packet);
     if (op == NULL) return CLOSE_NO_MEMORY;
-    u32 id = mqtt_property_number(&packet->props, MQTT_SUBSCRIPTION_ID, 0);
     char *text = (char *)(op->items + op->count);
     mqtt_filter f;
     cursor at = mqtt_filters_begin(&packet->filters);
     op->calling = true;
     for (u32 i = 0; mqtt_filter_next(&packet->filters, &at, &f); i++) {
         op->items[i].of = op;
-        text += item_subscribe(c, &op->items[i], &f, id, text);
+        text += item_subscribe(c, &op->items[i], &f, &packet->props, text);
     }
     op->calling = false;
     if (s->keep != NULL) {
@@ -346,6 +352,10 @@ int mqtt_receive_unsubscribe(conn *c, const mqtt_subscribe *packet) {
     mqtt_filter f;
     cursor at = mqtt_filters_begin(&packet->filters);
     for (u32 i = 0; mqtt_filter_next(&packet->filters, &at, &f); i++) {
+        if (mqtt_stream_is(f.filter)) {
+            codes[i] = mqtt_stream_unsubscribe(s, &f) ? MQTT_REASON_SUCCESS : MQTT_REASON_NO_SUBSCRIPTION_EXISTED;
+            continue;
+        }
         bool existed = broker_unsubscribe(mqtt_broker(s), &s->subscriber, (const char *)f.share.data,
                                           f.share.len, (const char *)f.filter.data, f.filter.len);
         codes[i] = existed ? MQTT_REASON_SUCCESS : MQTT_REASON_NO_SUBSCRIPTION_EXISTED;

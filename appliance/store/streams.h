@@ -45,6 +45,8 @@ u32 streams_take(const streams *s, const char *topic, u32 len, message_stream *r
 // Whether the publisher's answer has to wait for the commit: one of the streams has sync = commit.
 bool streams_wait_commit(const streams *s, const message_stream *refs, u32 count);
 void streams_appended(streams *s, const message_stream *refs, u32 count, const stream_place *place);
+// The record could not be appended, and the message is given up: counted.
+void streams_refused(streams *s, const message_stream *refs, u32 count);
 // s may be NULL: none does.
 bool streams_need(const streams *s, const message_stream *refs, u32 count);
 // Start: a message record, in the order of the log.

@@ -354,9 +354,16 @@ static void test_unknown_keys_and_sections(void **state) {
     refused_with("max_frame = 5", "unknown key 'max_frame' (it belongs in listener NAME { ... })");
     refused_with("\n\nlisteners a { }",
                  "t:3: unknown section 'listeners'; did you mean 'listener'?; "
-                 "allowed in this version: admin, log, listener NAME, network NAME");
-    refused_with("stream telemetry { topics = [\"a/#\"] }",
-                 "t:1: unknown section 'stream'; allowed in this version:");
+                 "allowed in this version: admin, log, listener NAME, network NAME, stream NAME");
+    refused_with("stream telemetry { topic = [\"a/#\"] }",
+                 "t:1: stream telemetry: unknown key 'topic'; did you mean 'topics'?");
+    refused_with("stream telemetry { }", "t:1: stream telemetry: topics is missing; allowed: a list of topic filters");
+    refused_with("stream telemetry { topics = [] }", "t:1: stream telemetry: topics is empty");
+    refused_with("stream telemetry { topics = [\"a/#/b\"] }", "'a/#/b' is not a topic filter");
+    refused_with("stream a { topics = [\"a\"]; max_bytes = 1k }", "t:1: stream a: max_bytes: '1k' is below 64k");
+    refused_with("stream a { topics = [\"a\"]; sync = never }", "t:1: stream a: sync: 'never' is not known");
+    refused_with("stream a { topics = [\"a\"] }\nstream b { topics = [\"a\"] }\nstream a { topics = [\"b\"] }",
+                 "t:3: stream a: name: used twice; the first stands in line 1");
     refused_with("listener a { tls { cert = x; certs = y } }",
                  "t:1: listener a: tls: unknown key 'certs'; did you mean 'cert'?");
     refused_with("listener a { tls { key = x } }", "t:1: listener a: tls: cert is missing; allowed:");

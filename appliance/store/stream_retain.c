@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// stream_retain.c: what streams give up, once a second: by bytes (of all partitions of a stream together: the one
+// with the oldest messages gives way) and by age. It has two steps, so that the data path does neither:
+//   1. `first` moves to a mark of the index, in memory and as a TRIM record. Nobody reads what is before it any more.
+//   2. The sweep reads the log over what was given up and releases each record that no stream has any more. A
+//      record can be in several streams: it is released by the last of their sweeps.
+//
+// A sweep that a restart cuts short is not made up for: those records are found dead when the log's reclaim looks
+// at them (streams_need).
+#include <string.h>
+
+#include "base/log.h"
+#include "store/message_record.h"
+#include "store/streams_state.h"
+#include "worker.h"
+
+#define TICK_NS NS_PER_S
+#define SWEEP_IDLE_TICKS 10u
+
+// --- the clock ---
+
+// Whether the wall clock may be used to judge ages now.
+static bool clock_is_steady(streams *s) {
+    stream_clock *c = &s->clock;
+    u64 mono_ns = s->owner->now_ns;
+    i64 apart_ms = (i64)(clock_real_ns() / NS_PER_MS) - (i64)(mono_ns / NS_PER_MS);
+    i64 step_ms = c->seen ? apart_ms - c->apart_ms : 0;
+    c->apart_ms = apart_ms;
+    c->seen = true;
+    if (step_ms > (i64)LIMIT_STREAM_CLOCK_STEP_MS || step_ms < -(i64)LIMIT_STREAM_CLOCK_STEP_MS) {
+        c->rest_until_ns = mono_ns + LIMIT_STREAM_CLOCK_REST_MS * NS_PER_MS;
+        log_warn("worker %u: the clock has been set by %lld s: for %u minutes no messages of streams go for their age",
+                 s->owner->index, (long long)(step_ms / 1000), LIMIT_STREAM_CLOCK_REST_MS / 60000u);
+    }
+    return mono_ns >= c->rest_until_ns;
+}
+
+// --- by bytes and age ---
+
+// Bytes that this part has to give up so that all partitions of the stream are within its bound: those with the
+// oldest messages give first. Other workers' counters are looked at as they are; the next tick sees what they
+// became.
+static u64 excess_bytes(const streams *s, const stream_part *p) {
+    const gateway *gw = s->owner->gw;
+    u64 total = 0, own_ms = counter_get(&p->counters.first_ms);
+    bool oldest = true;
+    if (p->conf.max_bytes == 0) return 0;
+    for (u32 w = 0; w < gw->worker_count; w++) {
+        for (u32 nth = 0;; nth++) {
+            const stream_part *other = stream_part_named(gw->workers[w].streams, p->name, (u32)strlen(p->name), nth);
+            if (other == NULL) break;
+            total += counter_get(&other->counters.bytes);
+            u64 other_ms = counter_get(&other->counters.first_ms);
+            if (other != p && other_ms != 0 && other_ms < own_ms) oldest = false;
+        }
+    }
+    return oldest && total > p->conf.max_bytes ? total - p->conf.max_bytes : 0;
+}
+
+static void part_retain(streams *s, stream_part *p, u64 now_ms) {
+    if (p->first == p->next) return;
+    u64 held = p->index.last_bytes_end - p->bytes_first, excess = excess_bytes(s, p);
+    u64 keep = excess == 0 ? 0 : MAX(held - MIN(held, excess), 1u); // 0: no bound
+    u64 first = stream_index_retain(&p->index, keep, p->conf.max_age_ms, now_ms);
+    if (first <= p->first) return;
+    const stream_mark *m = stream_index_find(&p->index, first);
+    counter_add(&p->counters.trimmed, first - p->first);
+    p->bytes_first = first == p->next || m == NULL ? p->index.last_bytes_end : m->bytes_before;
+    p->first = first;
+    p->trim_dirty = true;
+    stream_part_count(p);
+}
+
+// The slowest named consumer, for the metrics.
+static void part_lag(stream_part *p) {
+    u64 lag = 0;
+    for (const stream_consumer *c = p->consumers; c != NULL; c = c->next) {
+        u64 from = MAX(c->acked, p->first);
+        if (!c->forgotten && from < p->next) lag = MAX(lag, p->next - from);
+    }
+    counter_set(&p->counters.lag_max, lag);
+    counter_set(&p->counters.consumers, p->consumer_count);
+}
+
+// --- the sweep ---
+
+static void sweep_soon(streams *s) {
+    timer_arm(s->owner->wheel, &s->sweep_timer, 0); // in the next turn
+}
+
+static void sweep_ready(void *context) {
+    sweep_soon(context);
+}
+
+// Whether the sweeps of all other streams have passed the record, so that this one, which has come to it now, is
+// the last.
+static bool sweep_is_last(const streams *s, const message_record *m, const stream_part *p) {
+    for (u32 i = 0; i < m->stream_count; i++) {
+        message_stream ref = message_record_stream(m, i);
+        const stream_part *other = stream_part_find(s, ref.stream);
+        if (other != NULL && other != p && ref.offset >= other->swept) return false;
+    }
+    return true;
+}
+
+static void sweep_end(stream_part *p) {
+    p->swept = p->first;
+    stream_index_trim(&p->index, p->first);
+    stream_part_count(p);
+}
+
+// One record of the part's range. False: the sweep is at its end.
+static bool sweep_record(streams *s, stream_part *p, const store_record *r) {
+    message_record m;
+    u32 at;
+    if (r->kind != STORE_MESSAGE || !message_record_parse(r->data, r->len, &m)) return true;
+    u64 offset = stream_offset_in(&m, p->number, &at);
+    if (offset == 0 || offset < p->swept) return true;
+    if (offset >= p->first) return false;
+    p->swept = offset + 1;
+    if (s->released != NULL && sweep_is_last(s, &m, p)) s->released(s->owner, r);
+    return p->swept < p->first;
+}
+
+static stream_part *sweep_next(const streams *s) {
+    for (u32 i = 0; i < s->count; i++) {
+        if (s->parts[i]->swept < s->parts[i]->first) return s->parts[i];
+    }
+    return NULL;
+}
+
+// Opens the reader for the next part that has given something up. False: none has, or there is no memory.
+static bool sweep_begin(streams *s) {
+    s->sweeping = sweep_next(s);
+    if (s->sweeping == NULL) {
+        if (s->sweeper != NULL) store_reader_close(s->sweeper);
+        s->sweeper = NULL;
+        return false;
+    }
+    const stream_mark *m = stream_index_find(&s->sweeping->index, s->sweeping->swept);
+    store_pos from = m == NULL ? store_first(s->log) : m->pos;
+    if (s->sweeper != NULL) store_reader_seek(s->sweeper, from);
+    else s->sweeper = store_reader_open(s->log, from, sweep_ready, s);
+    if (s->sweeper == NULL) s->sweeping = NULL; // tried again with the next tick
+    return s->sweeping != NULL;
+}
+
+static void sweep(timer_node *node, void *context) {
+    (void)context;
+    streams *s = CONTAINER_OF(node, streams, sweep_timer);
+    store_record r;
+    s->sweep_idle = 0;
+    for (u32 n = 0; n < LIMIT_STREAM_READS_TURN; n++) {
+        if (s->sweeping == NULL && !sweep_begin(s)) return;
+        int got = store_reader_next(s->sweeper, &r);
+        if (got == 0) return; // sweep_ready follows
+        if (got < 0) continue; // damaged: it is not needed any more either
+        if (sweep_record(s, s->sweeping, &r)) continue;
+        sweep_end(s->sweeping);
+        s->sweeping = NULL;
+    }
+    sweep_soon(s);
+}
+
+// --- once a second ---
+
+static void tick(timer_node *node, void *context) {
+    (void)context;
+    streams *s = CONTAINER_OF(node, streams, timer);
+    u64 now_ms = clock_is_steady(s) ? clock_real_ns() / NS_PER_MS : 0;
+    for (u32 i = 0; i < s->count; i++) {
+        part_retain(s, s->parts[i], now_ms);
+        part_lag(s->parts[i]);
+    }
+    stream_records_flush(s);
+    // What it looks for is not there, nor anything behind it: that place is damaged.
+    if (s->sweeping != NULL && ++s->sweep_idle > SWEEP_IDLE_TICKS) {
+        sweep_end(s->sweeping);
+        s->sweeping = NULL;
+    }
+    if (s->sweeping == NULL && sweep_next(s) != NULL) sweep_soon(s);
+    timer_arm(s->owner->wheel, &s->timer, s->owner->now_ns + TICK_NS);
+}
+
+void stream_retain_start(streams *s) {
+    s->timer.callback = tick;
+    s->sweep_timer.callback = sweep;
+    timer_arm(s->owner->wheel, &s->timer, s->owner->now_ns + TICK_NS);
+}
+
+void stream_retain_stop(streams *s) {
+    timer_cancel(s->owner->wheel, &s->timer);
+    timer_cancel(s->owner->wheel, &s->sweep_timer);
+    if (s->sweeper != NULL) store_reader_close(s->sweeper);
+    s->sweeper = NULL;
+}

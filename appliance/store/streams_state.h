@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// streams_state.h: what the files of the streams share. Not for other modules.
+//
+//   streams.c         matching, offsets, life, configuration     stream_records.c  what is written to the log
+//   stream_index.c    where messages lie                         stream_retain.c   what goes, and when
+//   stream_from.c     where to begin                             stream_feed.c     reading for others
+//
+// A part is one partition that lives in this worker's log. It is never freed while the worker runs, and its
+// place in the table never changes, so that other threads may look at its name and its counters.
+#ifndef SLUICE_STORE_STREAMS_STATE_H
+#define SLUICE_STORE_STREAMS_STATE_H
+
+#include "base/timer.h"
+#include "store/stream_ask.h"
+#include "store/stream_index.h"
+#include "store/streams.h"
+
+// One filter of a stream, into the text of its configuration.
+typedef struct stream_filter {
+    u16 at, len;
+    u16 literal; // bytes in front that a topic must have; a quick no
+} stream_filter;
+
+// Where a named consumer is: the offset of the first message not acknowledged.
+typedef struct stream_consumer {
+    struct stream_consumer *next;
+    u64 acked;
+    u64 changed_ms;  // UNIX time
+    bool dirty;      // not in the log yet
+    bool forgotten;  // removed; leaves when the log knows
+    u8 name_len;
+    char name[];
+} stream_consumer;
+
+typedef struct stream_feed stream_feed;
+
+// Single writer, any reader.
+typedef struct stream_counters {
+    counter first, next;       // offsets
+    counter bytes;             // of the records that are there
+    counter first_ms, last_ms; // UNIX time of the oldest mark and of the newest message; 0 = empty
+    counter taken, taken_bytes; // since the start
+    counter refused;           // messages that the log had no room for
+    counter trimmed;           // messages gone by retention since the start
+    counter missing;           // offsets that were not found when read: damage
+    counter delivered;         // messages given to readers since the start
+    counter consumers, lag_max; // named consumers; messages the last of them has not acknowledged
+    counter taking;            // 1: configured
+} stream_counters;
+
+typedef struct stream_part {
+    char name[LIMIT_NAME_BYTES];
+    u16 number;
+    u16 filter_count;
+    bool known;           // its state is in the log
+    bool taking;          // configured, and this worker's own partition
+    stream_config conf;   // as last configured
+    stream_filter filters[CONFIG_FILTERS_BYTES / 2];
+    u64 first, next;
+    u64 swept;            // offset up to which the records given up have been released; at most first
+    u64 bytes_first;      // bytes of all records before `first`, since the partition began
+    stream_index index;
+    stream_consumer *consumers;
+    u32 consumer_count;
+    bool trim_dirty;      // `first` is not in the log yet
+    bool state_dirty;     // its name or settings are not
+    int write_failed;     // what was logged last
+    stream_feed *feeds;
+    stream_counters counters;
+} stream_part;
+
+typedef struct stream_clock { // steps of the wall clock (stream_retain.c)
+    i64 apart_ms;         // wall minus monotonic at the last look
+    u64 rest_until_ns;    // monotonic
+    bool seen;
+} stream_clock;
+
+struct streams {
+    worker *owner;
+    store *log;
+    u32 count;            // atomic: parts that other threads may look at
+    u32 taking;
+    stream_part *parts[LIMIT_STREAMS_KEPT];
+    stream_part *own[LIMIT_STREAMS_MAX]; // those that take, the first `taking` ones
+    void (*released)(worker *w, const store_record *r);
+    timer_node timer;     // once a second: retention, what could not be written
+    stream_clock clock;
+    timer_node sweep_timer;
+    store_reader *sweeper; // reads what retention has given up
+    stream_part *sweeping; // of this one; NULL: nothing to do
+    u32 sweep_idle;       // ticks since it read anything
+    u32 check_part;       // of a checkpoint under way
+    struct stream_feeds *reading;
+};
+
+static inline u32 stream_partition_of(u16 number) {
+    return number >> STREAM_NUMBER_BITS;
+}
+
+// --- streams.c ---
+stream_part *stream_part_find(const streams *s, u16 number);
+// The nth one of that name on this worker; any thread. NULL: there are fewer.
+stream_part *stream_part_named(const streams *s, const char *name, u32 name_len, u32 nth);
+// A new place in the table. NULL: no memory, or LIMIT_STREAMS_KEPT.
+stream_part *stream_part_add(streams *s, const char *name, u32 name_len, u16 number);
+// The offset that a record has in a stream, 0: it is not in it. *at: which of its places that is.
+u64 stream_offset_in(const message_record *m, u16 number, u32 *at);
+void stream_part_count(stream_part *p); // its offsets into its counters
+// Those that take messages, into streams.own: configured and known to the log.
+void stream_own_gather(streams *s);
+
+// --- stream_records.c ---
+void stream_records_register(streams *s);
+// Appends what is not in the log yet; tries again with the next tick.
+void stream_records_flush(streams *s);
+// The consumer of that name, made when absent. NULL: no memory or too many.
+stream_consumer *stream_consumer_get(stream_part *p, const char *name, u32 len);
+stream_consumer *stream_consumer_find(const stream_part *p, const char *name, u32 len);
+
+// --- stream_retain.c ---
+void stream_retain_start(streams *s);
+void stream_retain_stop(streams *s);
+
+// --- stream_feed.c ---
+int stream_feeds_create(streams *s);
+void stream_feeds_end(streams *s); // all readings; what they hold is not answered any more
+void stream_feeds_destroy(streams *s);
+
+#endif
