@@ -63,7 +63,7 @@ def section(version, shown):
     bound = {n: w for n, (scope, w) in known.items() if scope == "S"}
     without = [n for n in bound if n not in shown]
     lines = [f"## MQTT {version}", "",
-             f"{len(bound)} statements bind the server over TCP: {len(bound) - len(without)} are shown by tests, "
+             f"{len(bound)} statements bind the server: {len(bound) - len(without)} are shown by tests, "
              f"{len(without)} are not.", ""]
     if without:
         lines += ["### Without a test", ""] + [f"- `MQTT-{n}` {bound[n]}" for n in without] + [""]
@@ -73,7 +73,7 @@ def section(version, shown):
             tests = "; ".join(f"`{name}`: " + ", ".join(dict.fromkeys(t.removeprefix("test_") for t in found))
                               for name, found in shown[number].items())
             lines.append(f"| MQTT-{number} | {words.replace('|', chr(92) + '|')} | {tests} |")
-    others = {"W": "Of the transport over WebSocket", "C": "Of the client alone"}
+    others = {"C": "Of the client alone"}
     for scope, title in others.items():
         found = [f"| MQTT-{n} | {w} |" for n, (s, w) in known.items() if s == scope]
         lines += ["", f"### {title}", "", "| statement | what it asks |", "|---|---|", *found]

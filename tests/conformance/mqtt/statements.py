@@ -18,7 +18,7 @@ def load(version):
         for line in f:
             if line.strip() and not line.startswith("#"):
                 number, scope, words = (x.strip() for x in line.split("|"))
-                assert number not in found and scope in "SCW", line
+                assert number not in found and scope in "SC", line
                 found[number] = scope, words
     return found
 
