@@ -18,7 +18,8 @@ usage: ./build.sh COMMAND [options]
                                     boot the appliance in QEMU; Ctrl-C shuts it down
   run --native [ARGUMENT...]        build and run the gateway alone, on this machine
   dev                               build out/dev/sluice for gdb and valgrind: host libc, symbols, no optimisation
-  test [SUITE...]                   run the test suites listed in ci/suites (default: all of them)
+  test [SUITE...]                   run the test suites listed in ci/suites (default: all of them);
+                                    `test nightly` runs the long ones of ci/nightly
   fuzz [TARGET] [--seconds N]       run the fuzz targets, N seconds each (default 20)
   bench [ARGUMENT...]               run the benchmarks; arguments go to tests/bench/run.sh;
                                     `bench boot` times the appliance's start
@@ -78,8 +79,12 @@ command_update_deps() {
 
 command_clean() { rm -rf "$OUT"; }
 
-# The suites of ci/suites as lines NAME LIMIT NEEDS SCRIPT.
-suites() { grep -vE '^ *(#|$)' "$REPO/ci/suites"; }
+# The suites of a list (ci/suites, ci/nightly; none named: both) as lines NAME LIMIT NEEDS SCRIPT.
+suites() {
+    local lists=("$@")
+    [ $# -gt 0 ] || lists=(suites nightly)
+    cat "${lists[@]/#/$REPO/ci/}" | grep -vE '^ *(#|$)'
+}
 
 # What a suite finds in its environment; README and ci/suites describe it.
 suite_environment() {
@@ -118,7 +123,8 @@ prepare_suites() {
 command_test() {
     local wanted=("$@") name needs=() line
     unset BUILD
-    if [ ${#wanted[@]} -eq 0 ]; then mapfile -t wanted < <(suites | awk '{ print $1 }'); fi
+    if [ ${#wanted[@]} -eq 0 ]; then mapfile -t wanted < <(suites suites | awk '{ print $1 }'); fi
+    if [ "${wanted[*]}" = nightly ]; then mapfile -t wanted < <(suites nightly | awk '{ print $1 }'); fi
     for name in "${wanted[@]}"; do
         line=$(suites | awk -v n="$name" '$1 == n { print $3 }')
         [ -n "$line" ] || die "no suite '$name'" "known: $(suites | awk '{ printf "%s ", $1 }')"
