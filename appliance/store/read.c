@@ -100,7 +100,9 @@ static void fetch_end(store *s, fetch *f, int result, const store_record *r) {
 static record_scan_result search(const fetch *f, const u8 *data, u32 got, record_view *view, u32 *bytes) {
     u32 offset = 0;
     while (offset < LIMIT_STORE_INDEX_STEP) {
-        record_scan_result scanned = record_scan(data + offset, got - offset, f->at + offset, view, bytes);
+        *bytes = 0;
+        record_scan_result scanned = SCAN_MORE; // padding may lead behind what was read
+        if (offset < got) scanned = record_scan(data + offset, got - offset, f->at + offset, view, bytes);
         if (scanned == SCAN_MORE) {
             *bytes = offset + MAX(*bytes, LIMIT_STORE_INDEX_STEP / 4);
             return SCAN_MORE;
