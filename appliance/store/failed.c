@@ -92,9 +92,11 @@ static int again(store *s, buffer *old, u32 *size) {
     record_moved moved = {.origin = r->origin, .from = view.from != 0 ? view.from : pos};
     struct iovec part = {.iov_base = (void *)(uintptr_t)r->data, .iov_len = r->len};
     store_pos ignored;
+    moved_entry rest = s->moved.rest;
     int result = store_put(s, r->kind, (r->flags & STORE_KEEP ? RECORD_KEEP : 0u) | RECORD_MOVED, STORE_VITAL,
                            META_NONE, &moved, r->time_ms, &part, 1, &ignored);
     if (result < 0) return result;
+    moved_rest(&s->moved, rest.origin, rest.to);
     buffer_open(s)->retry_upto = pos + view.size;
     keeper_moved(s, r, ignored);
     return 0;

@@ -52,7 +52,25 @@ static bool insert(moved_table *t, store_pos origin, store_pos to) {
     return true;
 }
 
+static void rest_remove(moved_table *t) {
+    u32 i = lower_bound(t, t->rest.origin);
+    if (t->rest.origin != 0 && i < t->count && t->entries[i].origin == t->rest.origin &&
+        t->entries[i].to == t->rest.to) {
+        memmove(&t->entries[i], &t->entries[i + 1], sizeof(*t->entries) * (t->count - i - 1));
+        t->count--;
+    }
+    t->rest = (moved_entry){0};
+}
+
+void moved_rest(moved_table *t, store_pos origin, store_pos place) {
+    if (origin == 0) return;
+    u32 i = lower_bound(t, origin);
+    if (i < t->count && t->entries[i].origin == origin) return; // its own entry leads there
+    if (insert(t, origin, place)) t->rest = (moved_entry){.origin = origin, .to = place};
+}
+
 bool moved_add(moved_table *t, store_pos origin, store_pos to, bool new_segment) {
+    rest_remove(t);
     const moved_entry *found = moved_find(t, origin);
     // A jump may lead into another segment, over one that is copied later: its entries would hide what follows.
     bool same_run = !new_segment && found != NULL && found->origin == t->run.origin && found->to == t->run.to &&

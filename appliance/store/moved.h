@@ -18,6 +18,7 @@ typedef struct moved_table {
     moved_entry *entries;
     u32 count, room;
     moved_entry run, last; // the entry of the present run, and the copy added last
+    moved_entry rest;      // see moved_rest; origin 0 = none
 } moved_table;
 
 void moved_free(moved_table *t);
@@ -25,6 +26,9 @@ void moved_free(moved_table *t);
 // its segment; a run never goes from one segment into the next. False: no memory, the record would not be
 // found.
 bool moved_add(moved_table *t, store_pos origin, store_pos to, bool new_segment);
+// What was copied is itself a copy, out of a segment that is not copied to its end yet: origins from `origin` on are
+// still found from `place` on. Ends with the next moved_add.
+void moved_rest(moved_table *t, store_pos origin, store_pos place);
 // The entry with the greatest origin that is not above; NULL when there is none. Its run lies within
 // [entry->to, entry->to + LIMIT_STORE_INDEX_STEP) and holds origins below that of the next entry.
 const moved_entry *moved_find(const moved_table *t, store_pos origin);

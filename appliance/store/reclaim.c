@@ -12,6 +12,7 @@
 #include "store/internal.h"
 
 #define SURVEY_NS (10 * NS_PER_S)     // without need, one segment is looked at so often
+#define BAD_BLOCK_BYTES 4096u         // skipped where the disk can not read
 #define COPY_PERCENT 25               // copied without need when no more than this lives
 #define COPY_PERCENT_SHORT 90         // and when space is short
 
@@ -24,9 +25,12 @@ static u32 live_percent(const segment *seg, i64 live) {
     return bytes == 0 || live <= 0 ? 0 : (u32)MIN((u64)live * 100 / seg->bytes, 100ull);
 }
 
+// Ordinary records are near to being refused, and no file can be added. (As long as there are spares enough, moving what
+// lives about would only wear the disk.)
 static bool space_is_short(const store *s) {
-    u32 used = s->segment_count + s->spare_count + s->spares_coming;
-    return used + 1 >= segments_max(s) || s->spare_error != 0;
+    u32 files = s->segment_count + s->spare_count + s->spares_coming;
+    bool at_limit = files >= segments_max(s) || s->spare_error != 0;
+    return at_limit && s->spare_count + s->dying_count <= LIMIT_STORE_RESERVE_SEGMENTS;
 }
 
 // What to look at: a copy that was begun; what seems dead; what is worth copying; else whatever was not looked
@@ -67,6 +71,8 @@ static int copy_one(store *s, const record_view *view) {
     int result = store_put(s, r->kind, RECORD_KEEP | RECORD_MOVED, STORE_VITAL, META_NONE, &moved, r->time_ms,
                            &part, 1, &to);
     if (result < 0) return result;
+    // What stands behind it in the victim, and is a copy too, is found there until it is its turn.
+    if (view->from != 0) moved_rest(&s->moved, r->origin + 1, r->pos + view->size);
     counter_add(&s->metrics.copied_records, 1);
     counter_add(&s->metrics.copied_bytes, r->len);
     keeper_moved(s, r, to);
@@ -138,13 +144,16 @@ static void reclaim_arrived(read_op *r, int result) {
     segment *seg = s->victim;
     if (seg == NULL || s->stopping) return;
     store_pos before = s->reclaim_at;
-    if (result < 0) { // not to be read: what is in it can not be copied; it stays, and readers report it
-        log_warn("log of worker %u: segment %u can not be read: %s", s->config.worker, seg->number,
-                 errno_name(result));
-        seg->surveyed_ns = s->now_ns;
-        seg->live_bytes = (i64)seg->bytes;
-        seg->copied_upto = 0;
-        ended(s, LIMIT_STORE_RETRY_MS * NS_PER_MS);
+    if (result < 0) { // a smaller piece may be readable; what is not is lost, and told
+        if (r->want > BAD_BLOCK_BYTES) {
+            s->reclaim_want = BAD_BLOCK_BYTES;
+            return;
+        }
+        log_warn("log of worker %u: segment %u can not be read at %llu: %s", s->config.worker, seg->number,
+                 (unsigned long long)(s->reclaim_at - seg->base), errno_name(result));
+        if (s->reclaim_phase == RECLAIM_COUNT) counter_add(&s->metrics.damaged, 1);
+        s->reclaim_at += MIN((u64)BAD_BLOCK_BYTES, seg->end - s->reclaim_at);
+        s->reclaim_want = LIMIT_STORE_SLICE_BYTES;
         return;
     }
     bool went_on = block_look(s, r->data, r->got);

@@ -190,7 +190,10 @@ static void take_record(recovery *rc, segment *seg, const record_view *view) {
     if (view->from != 0) {
         bool counts = copy_counts(s, view);
         bool new_segment = s->origin_last_moved_segment != seg->base;
+        moved_entry rest = s->moved.rest;
         moved_add(&s->moved, r->origin, r->pos, new_segment);
+        if (!counts && r->origin != view->from) moved_rest(&s->moved, r->origin + 1, view->from + view->size);
+        else if (counts) moved_rest(&s->moved, rest.origin, rest.to);
         s->origin_last_moved_segment = seg->base;
         // A copy by reclaim is no change of state: the checkpoint knows of it. One made after a failed write,
         // or by a conversion, is the record.
