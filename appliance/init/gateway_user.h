@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gateway_user.h: on the appliance the gateway is not root: PID 1 starts it as a user of its own, who owns nothing of the
-// system and can write in the data directory only. Here is who that is, and what he is given.
+// gateway_user.h: on the appliance the gateway is not root: PID 1 starts it as a user of its own, who owns nothing of
+// the system and can write in the data directory only. Here is who that is, and what he is given.
 #ifndef SLUICE_INIT_GATEWAY_USER_H
 #define SLUICE_INIT_GATEWAY_USER_H
 
@@ -9,8 +9,8 @@
 // There is no table of users on the appliance: the number alone counts. User and group.
 #define GATEWAY_UID 991u
 
-// The data directory, mounted on dir: root's and the gateway's group's, with the sticky bit, so that the gateway makes and
-// removes its own files and can not replace PID 1's (the last good configuration). What a gateway that still was
+// The data directory, mounted on dir: root's and the gateway's group's, with the sticky bit, so that the gateway makes
+// and removes its own files and can not replace PID 1's (the last good configuration). What a gateway that still was
 // root has left there becomes the gateway's. May block. Returns 0 or -errno.
 int gateway_user_give_dir(const char *dir);
 // A file of PID 1's that the gateway reads, or a socket that it connects to: its group may, nobody else.

@@ -74,7 +74,7 @@ struct io_handle {
     u8 flags;          // the engine's own (IO_HANDLE_*)
     u16 lent_buf;      // uring: buffer id that the send in flight borrows
     u32 link_next;     // engine's list of ready, starved or closing handles, by slot
-    u32 ready;         // readiness engines: what the kernel said and is not used up yet; uring: turn, full buffers in it
+    u32 ready;         // readiness engines: what the kernel said and is not used up yet; uring: turn and full buffers
     const struct iovec *send_iov; // the send in flight
     u32 send_iovs;
     union {

@@ -25,7 +25,7 @@ static u32 live_percent(const segment *seg, i64 live) {
     return bytes == 0 || live <= 0 ? 0 : (u32)MIN((u64)live * 100 / seg->bytes, 100ull);
 }
 
-// Ordinary records are near to being refused, and no file can be added. (As long as there are spares enough, moving what
+// Ordinary records are near to being refused, and no file can be added. (While there are spares enough, moving what
 // lives about would only wear the disk.)
 static bool space_is_short(const store *s) {
     u32 files = s->segment_count + s->spare_count + s->spares_coming;
