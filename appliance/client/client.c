@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/tls_stream.h"
 #include "proto/mqtt_write.h"
 
 #define READ_BYTES 65536u
@@ -22,6 +23,10 @@
 void client_close(client_conn *c) {
     if (c->fd >= 0) close(c->fd);
     c->fd = -1;
+    tls_stream_free(c->tls);
+    tls_client_free(c->tls_files);
+    c->tls = NULL;
+    c->tls_files = NULL;
     free(c->in.data);
     free(c->out.data);
     c->in = c->out = (client_buf){0};
@@ -75,26 +80,71 @@ int client_put(client_conn *c, const mqtt_packet *packet) {
     return 0;
 }
 
+u32 client_unsent(const client_conn *c) {
+    u32 sealed = 0;
+    if (c->tls != NULL) (void)tls_stream_output(c->tls, &sealed);
+    return c->out.used + sealed;
+}
+
+// The next bytes for the socket: with TLS what is queued is sealed first.
+static const u8 *out_next(client_conn *c, u32 *len) {
+    *len = c->out.used;
+    if (c->tls == NULL) return c->out.data;
+    if (c->out.used > 0 && tls_stream_send(c->tls, c->out.data, c->out.used) == 0) c->out.used = 0;
+    return tls_stream_output(c->tls, len);
+}
+
+static void out_taken(client_conn *c, u32 len) {
+    if (c->tls != NULL) tls_stream_output_taken(c->tls, len);
+    else if (len == c->out.used) c->out.used = 0;
+    else buf_take(&c->out, len);
+}
+
 static int out_write(client_conn *c) {
-    while (c->out.used > 0) {
-        ssize_t n = send(c->fd, c->out.data, c->out.used, MSG_NOSIGNAL | MSG_DONTWAIT);
+    u32 len;
+    for (const u8 *data = out_next(c, &len); len > 0; data = out_next(c, &len)) {
+        ssize_t n = send(c->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return 0;
         if (n < 0) {
             return client_fail(c, CLIENT_STATUS_FAILED, "connection lost: %s", errno_name(errno));
         }
         c->sent_ns = clock_mono_ns();
-        if ((u32)n == c->out.used) c->out.used = 0;
-        else buf_take(&c->out, (u32)n);
+        out_taken(c, (u32)n);
     }
     return 0;
+}
+
+static int in_plain(void *to, u8 *data, u32 len) {
+    client_conn *c = to;
+    if (!buf_room(&c->in, len)) return -ENOMEM;
+    memcpy(c->in.data + c->in.used, data, len);
+    c->in.used += len;
+    return 0;
+}
+
+// Takes bytes of the socket through TLS. 0 or -EIO.
+static int in_open(client_conn *c, u8 *data, u32 len) {
+    char why[TLS_STREAM_WHY_BYTES];
+    int rc = tls_stream_receive(c->tls, data, len, in_plain, c);
+    if (rc == -ENOMEM) return client_fail(c, CLIENT_STATUS_FAILED, "no memory for what the broker sends");
+    if (rc == 0 && tls_stream_peer_ended(c->tls) && c->in.used == 0) {
+        return client_fail(c, CLIENT_STATUS_FAILED, "the broker closed the connection");
+    }
+    if (rc == 0) return 0;
+    u32 alert;
+    const u8 *last = tls_stream_output(c->tls, &alert);
+    if (alert > 0) (void)!send(c->fd, last, alert, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return client_fail(c, CLIENT_STATUS_FAILED, "TLS: %s", tls_stream_why(c->tls, why));
 }
 
 static int in_read(client_conn *c) {
     if (!buf_room(&c->in, READ_BYTES)) {
         return client_fail(c, CLIENT_STATUS_FAILED, "no memory for what the broker sends");
     }
-    ssize_t n = recv(c->fd, c->in.data + c->in.used, READ_BYTES, MSG_DONTWAIT);
+    static u8 sealed[READ_BYTES]; // one thread
+    u8 *to = c->tls != NULL ? sealed : c->in.data + c->in.used;
+    ssize_t n = recv(c->fd, to, READ_BYTES, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     if (n < 0) {
         return client_fail(c, CLIENT_STATUS_FAILED, "connection lost: %s", errno_name(errno));
@@ -103,6 +153,7 @@ static int in_read(client_conn *c) {
         return client_fail(c, CLIENT_STATUS_FAILED, "the broker closed the connection%s",
                            c->in.used > 0 ? " within a packet" : "");
     }
+    if (c->tls != NULL) return in_open(c, sealed, (u32)n);
     c->in.used += (u32)n;
     return 0;
 }
@@ -161,7 +212,7 @@ static int poll_once(client_conn *c, u64 until_ns, int extra_fd, short *events, 
     u64 wake_ns = MIN(until_ns, alive_due_ns(c));
     u64 left_ms = wake_ns <= now_ns ? 0 : (wake_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
     struct pollfd fds[2] = {{.fd = c->fd, .events = POLLIN}, {.fd = extra_fd, .events = POLLIN}};
-    if (c->out.used > 0) fds[0].events |= POLLOUT;
+    if (client_unsent(c) > 0) fds[0].events |= POLLOUT;
     int n = poll(fds, 2, (int)MIN(left_ms, (u64)INT32_MAX));
     *events = n > 0 ? fds[0].revents : 0;
     *extra = n > 0 && extra_fd >= 0 && fds[1].revents != 0;
@@ -200,7 +251,9 @@ void client_leave(client_conn *c, u8 reason, const mqtt_properties *props, u32 t
     if (props != NULL) packet.goodbye.props = *props;
     u64 until_ns = clock_mono_ns() + timeout_ms * NS_PER_MS;
     if (client_put(c, &packet) == 0 && out_write(c) == 0) {
-        while (c->out.used > 0 && clock_mono_ns() < until_ns) {
+        if (c->tls != NULL) tls_stream_close(c->tls);
+        (void)out_write(c);
+        while (c->fd >= 0 && client_unsent(c) > 0 && clock_mono_ns() < until_ns) {
             if (client_turn(c, until_ns, -1, ignore_packet, NULL) == CLIENT_TURN_CLOSED) break;
         }
     }

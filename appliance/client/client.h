@@ -16,10 +16,15 @@ typedef struct client_buf {
     u32 used, capacity;
 } client_buf;
 
+struct tls_client;
+struct tls_stream;
+
 typedef struct client_conn {
     int fd; // -1 when closed
     mqtt_codec codec;
     client_buf in, out;
+    struct tls_client *tls_files; // with TLS; client_close frees both
+    struct tls_stream *tls;
     u64 sent_ns, ping_ns; // last time something was sent; PINGREQ without an answer since
     // what CONNACK granted
     bool session_present, retain_available;
@@ -48,9 +53,7 @@ client_turn_result client_turn(client_conn *c, u64 until_ns, int extra_fd, clien
                                void *ctx);
 // Queues a packet. 0, or -EIO after an error (too large for the broker, no memory).
 int client_put(client_conn *c, const mqtt_packet *packet);
-static inline u32 client_unsent(const client_conn *c) {
-    return c->out.used;
-}
+u32 client_unsent(const client_conn *c);
 // Sends DISCONNECT behind what is queued, waiting at most timeout_ms, and closes.
 void client_leave(client_conn *c, u8 reason, const mqtt_properties *props, u32 timeout_ms);
 void client_close(client_conn *c);

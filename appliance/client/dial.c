@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "client/client.h"
+#include "net/tls_stream.h"
 #include "proto/mqtt_property.h"
 
 typedef struct handshake {
@@ -67,6 +68,24 @@ static int socket_open(client_conn *c, const client_options *o, u64 until_ns) {
                        rc == -ECONNREFUSED ? "connection refused: nothing listens there"
                        : rc == -ETIMEDOUT  ? "no answer"
                                            : errno_name(rc));
+}
+
+#define SYSTEM_CA_FILE "/etc/ssl/certs/ca-certificates.crt" // where Debian, Alpine and Arch have it
+
+static int tls_begin(client_conn *c, const client_options *o) {
+    char why[224];
+    const tls_client_files files = {
+        .ca = o->ca_file != NULL ? o->ca_file : SYSTEM_CA_FILE,
+        .cert = o->cert_file,
+        .key = o->key_file,
+        .alpn = "mqtt",
+    };
+    if (tls_client_load(&files, &c->tls_files, why, sizeof(why)) < 0) {
+        return client_fail(c, CLIENT_STATUS_FAILED, "%s", why);
+    }
+    c->tls = tls_stream_open(c->tls_files, o->tls_any_name ? NULL : o->host);
+    if (c->tls == NULL) return client_fail(c, CLIENT_STATUS_FAILED, "TLS: no memory");
+    return 0;
 }
 
 static const char *connack_text(u8 code) { // 3.1.1 section 3.2.2.3
@@ -143,6 +162,7 @@ int client_dial(client_conn *c, const client_options *o) {
                             .sender = MQTT_FROM_SERVER,
                             .packet_bytes_max = CLIENT_PACKET_BYTES_MAX};
     if (socket_open(c, o, until_ns) != 0) return -EIO;
+    if (o->tls && tls_begin(c, o) != 0) return -EIO;
     c->sent_ns = clock_mono_ns();
     if (connect_put(c, o, id, sizeof(id)) != 0) return -EIO;
     handshake h = {.conn = c};

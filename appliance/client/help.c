@@ -3,8 +3,10 @@
 #include "client/help.h"
 
 #define COMMON \
-    "  -h HOST, -p PORT      broker; default 127.0.0.1, 1883\n" \
-    "  -L URL                mqtt://[USER[:PASSWORD]@]HOST[:PORT][/TOPIC]\n" \
+    "  -h HOST, -p PORT      broker; default 127.0.0.1, 1883, with TLS 8883\n" \
+    "  -L URL                mqtt[s]://[USER[:PASSWORD]@]HOST[:PORT][/TOPIC]\n" \
+    "  --cafile FILE         TLS: whom the broker's certificate comes from; default: the system's list\n" \
+    "  --cert FILE, --key FILE   TLS: own certificate;  --insecure: the broker's may have any name\n" \
     "  -V VERSION            311 (default), 5, 31; options of 5.0 take 5 by themselves\n" \
     "  -q QOS                0 (default), 1, 2\n" \
     "  -i ID, -I PREFIX      client id, or PREFIX and the process id; default: the broker's choice\n" \

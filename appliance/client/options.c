@@ -25,6 +25,7 @@ typedef enum option_key {
     OPT_REPEAT, OPT_REPEAT_DELAY, OPT_SKIP, OPT_COUNT, OPT_WAIT, OPT_FORMAT, OPT_VERBOSE, OPT_JSON,
     OPT_NO_NEWLINE, OPT_NO_RETAINED, OPT_RETAINED_ONLY, OPT_NO_LOCAL, OPT_RETAIN_AS_PUBLISHED,
     OPT_RETAIN_HANDLING, OPT_EXIT, OPT_RECONNECT, OPT_TLS,
+    OPT_CA_FILE, OPT_CERT_FILE, OPT_KEY_FILE, OPT_ANY_NAME,
 } option_key;
 
 static const struct option_row {
@@ -55,11 +56,11 @@ static const struct option_row {
     {0, "will-retain", IN_BOTH, 0, OPT_WILL_RETAIN},
     {0, "will-delay", IN_BOTH, 1, OPT_WILL_DELAY},
     {0, "connect-timeout", IN_BOTH, 1, OPT_CONNECT_TIMEOUT},
-    {0, "cafile", IN_BOTH, 1, OPT_TLS},
+    {0, "cafile", IN_BOTH, 1, OPT_CA_FILE},
     {0, "capath", IN_BOTH, 1, OPT_TLS},
-    {0, "cert", IN_BOTH, 1, OPT_TLS},
-    {0, "key", IN_BOTH, 1, OPT_TLS},
-    {0, "insecure", IN_BOTH, 0, OPT_TLS},
+    {0, "cert", IN_BOTH, 1, OPT_CERT_FILE},
+    {0, "key", IN_BOTH, 1, OPT_KEY_FILE},
+    {0, "insecure", IN_BOTH, 0, OPT_ANY_NAME},
     {'r', "retain", IN_PUB, 0, OPT_RETAIN},
     {'m', "message", IN_PUB, 1, OPT_MESSAGE},
     {'l', "stdin-line", IN_PUB, 0, OPT_LINES},
@@ -192,6 +193,7 @@ static int url_take(client_options *o, const char *option, const char *text) {
     o->url = url.memory;
     o->host = url.host;
     o->port = url.port;
+    if (url.tls) o->tls = true;
     if (url.user != NULL) o->user = url.user;
     if (url.password != NULL) o->password = url.password;
     return url.topic == NULL ? 0 : topic_add(o, option, url.topic, false);
@@ -234,6 +236,12 @@ static int number_option(client_options *o, u8 key, const char *option, const ch
     }
 }
 
+static int tls_file(client_options *o, const char **file, const char *text) {
+    *file = text;
+    o->tls = true;
+    return 0;
+}
+
 static int text_option(client_options *o, u8 key, const char *option, char **values) {
     const char *text = values[0];
     switch (key) {
@@ -257,9 +265,12 @@ static int text_option(client_options *o, u8 key, const char *option, char **val
     case OPT_FILE: return source_set(o, SOURCE_FILE, text);
     case OPT_FORMAT: o->format = text; return 0;
     case OPT_RETAIN_HANDLING: return handling_take(o, option, text);
+    case OPT_CA_FILE: return tls_file(o, &o->ca_file, text);
+    case OPT_CERT_FILE: return tls_file(o, &o->cert_file, text);
+    case OPT_KEY_FILE: return tls_file(o, &o->key_file, text);
     case OPT_TLS:
-        fprintf(stderr, "sluice %s: %s: TLS is not available in this version\n", command_name(o),
-                option);
+        fprintf(stderr, "sluice %s: %s: directories are not read; give the certificates as one --cafile\n",
+                command_name(o), option);
         return -EINVAL;
     default: return number_option(o, key, option, text);
     }
@@ -268,6 +279,7 @@ static int text_option(client_options *o, u8 key, const char *option, char **val
 static int flag_option(client_options *o, u8 key, const char *option) {
     switch (key) {
     case OPT_KEEP_SESSION: o->clean_start = false; return 0;
+    case OPT_ANY_NAME: o->tls_any_name = true; return 0;
     case OPT_DEBUG: o->debug = true; return 0;
     case OPT_QUIET: o->quiet = true; return 0;
     case OPT_WILL_RETAIN: o->will_retain = true; return 0;
@@ -337,6 +349,8 @@ static int relations_check(client_options *o) {
         return fail(o, "only one of -v, -j and -F can be given");
     }
     if (o->no_retained && o->retained_only) return fail(o, "-R and --retained-only leave nothing");
+    if (o->key_file != NULL && o->cert_file == NULL) return fail(o, "--key without --cert");
+    if (o->tls_any_name && !o->tls) return fail(o, "--insecure without TLS: give --cafile, or an mqtts:// address");
     return will_check(o);
 }
 
@@ -368,6 +382,7 @@ static int arguments_parse(client_options *o, int argc, char **argv) {
     }
     // An option of 5.0 asks for 5.0, unless another version was asked for by name.
     if (version_given) o->version = version;
+    if (o->port == 0) o->port = o->tls ? 8883 : 1883;
     return relations_check(o);
 }
 
@@ -375,7 +390,6 @@ int client_options_parse(client_options *o, bool subscribes, int argc, char **ar
     *o = (client_options){
         .subscribes = subscribes,
         .host = "127.0.0.1",
-        .port = 1883,
         .version = MQTT_3_1_1,
         .keep_alive_s = 60,
         .clean_start = true,

@@ -46,6 +46,8 @@ typedef struct client_options {
     u16 port;
     mqtt_version version;
     const char *id, *id_prefix, *user, *password;
+    bool tls, tls_any_name;           // with TLS; the server's certificate may be for another name
+    const char *ca_file, *cert_file, *key_file; // PEM; NULL = not given
     u16 keep_alive_s;
     bool clean_start;
     u32 connect_timeout_s;

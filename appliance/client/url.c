@@ -86,10 +86,10 @@ static const char *parts_parse(char *text, client_url *out) {
 }
 
 const char *client_url_parse(const char *text, client_url *out) {
-    if (strncmp(text, "mqtts://", 8) == 0) return "mqtt:// (TLS is not available in this version)";
-    if (strncmp(text, "mqtt://", 7) != 0) return "mqtt://[USER[:PASSWORD]@]HOST[:PORT][/TOPIC]";
-    client_url url = {.port = 1883};
-    url.memory = strdup(text + 7);
+    bool tls = strncmp(text, "mqtts://", 8) == 0;
+    if (!tls && strncmp(text, "mqtt://", 7) != 0) return "mqtt[s]://[USER[:PASSWORD]@]HOST[:PORT][/TOPIC]";
+    client_url url = {.port = tls ? 8883 : 1883, .tls = tls};
+    url.memory = strdup(text + (tls ? 8 : 7));
     if (url.memory == NULL) base_out_of_memory("an address", strlen(text));
     const char *wrong = parts_parse(url.memory, &url);
     if (wrong != NULL) {

@@ -280,7 +280,7 @@ def test_reconnect(run):
 
 
 def test_usage(run):
-    for words in (["pub"], ["pub", "-t", "a/#", "-m", "x"], ["sub"], ["sub", "-t", "a", "--cafile", "x"], ["import"],
+    for words in (["pub"], ["pub", "-t", "a/#", "-m", "x"], ["sub"], ["sub", "-t", "a", "--capath", "x"], ["import"],
                   ["bench", "mqtt", "nonsense"]):
         assert run(words, code=2).stderr
 

@@ -100,8 +100,8 @@ def test_a_client_of_13_and_12_gets_12(gateway, pki):
         echoes(device, b"1.2")
 
 
-@pytest.mark.parametrize("name,subject", [("localhost", "server"), ("gw.example", "server"), ("a.other.example", "other"),
-                                          ("unknown.example", "server")])
+@pytest.mark.parametrize("name,subject", [("localhost", "server"), ("gw.example", "server"),
+                                          ("a.other.example", "other"), ("unknown.example", "server")])
 def test_server_name_chooses_the_certificate(gateway, pki, name, subject):
     made = context(pki)
     made.check_hostname = False

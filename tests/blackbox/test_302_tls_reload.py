@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates, keys, authorities and deny lists are read again on a reload: nobody who is connected notices, new handshakes
-use what is new, and a mistake leaves everything as it was and says which file and why."""
+"""Certificates, keys, authorities and deny lists are read again on a reload: nobody who is connected notices, new
+handshakes use what is new, and a mistake leaves everything as it was and says which file and why."""
 import os
 import signal
 import subprocess
@@ -106,8 +106,8 @@ def broken(pki, kind):
     raise KeyError(kind)
 
 
-KINDS = ["no file", "no key", "other key", "rsa key", "not PEM", "cut", "key in the certificate's place", "encrypted key",
-         "small RSA"]
+KINDS = ["no file", "no key", "other key", "rsa key", "not PEM", "cut", "key in the certificate's place",
+         "encrypted key", "small RSA"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -26,6 +26,7 @@ static void test_urls(void **state) {
         {"mqtt://[::1]:1884/t", "::1", NULL, NULL, "t", 1884},
         {"mqtt://[fe80::1]", "fe80::1", NULL, NULL, NULL, 1883},
         {"mqtt://u:@h", "h", "u", "", NULL, 1883},
+        {"mqtts://h/t", "h", NULL, NULL, "t", 8883},
     };
     for (u32 i = 0; i < ARRAY_LEN(good); i++) {
         client_url url;
@@ -41,7 +42,7 @@ static void test_urls(void **state) {
         }
         free(url.memory);
     }
-    static const char *const bad[] = {"h", "http://h", "mqtts://h", "mqtt://", "mqtt://:1", "mqtt://h:0",
+    static const char *const bad[] = {"h", "http://h", "mqttx://h", "mqtts://", "mqtt://", "mqtt://:1", "mqtt://h:0",
                                       "mqtt://h:65536", "mqtt://h:x", "mqtt://h/%2", "mqtt://h/%00",
                                       "mqtt://[::1", "mqtt://[::1]x", "mqtt://u:%zz@h"};
     for (u32 i = 0; i < ARRAY_LEN(bad); i++) {
@@ -98,7 +99,7 @@ static void test_bad_command_lines(void **state) {
         {false, "-t|a|-m|x|-D|publish|payload-format-indicator|2"},
         {false, "-t|a|-m|x|-D|publish|response-topic|a/#"}, {false, "-t|a|-m|x|-D|publish|subscription-identifier|1"},
         {false, "-t|a|-m|x|-D|publish|content-type|a|-D|publish|content-type|b"},
-        {false, "-t|a|-m|x|-D|publish|content-type|\xff"}, {false, "-t|a|-m|x|--cafile|x"},
+        {false, "-t|a|-m|x|-D|publish|content-type|\xff"}, {false, "-t|a|-m|x|--capath|x"},
         {true, "-t|a#"}, {true, "-t|a|-C|0"}, {true, "-t|a|-W|-1"}, {true, "-t|a|-v|-j"},
         {true, "-t|a|-R|--retained-only"},
         {true, "-t|a|--no-local"}, {true, "-t|a|--retain-handling|often|-V|5"}, {true, "-t|a|-m|x"}, {true, ""},

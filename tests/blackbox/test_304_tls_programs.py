@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole programs over TLS: `sluice pub` and `sub`, and mosquitto's clients, with and without own certificates."""
+import shutil
+import subprocess
+
+import pytest
+
+from harness import pki as pki_of
+from harness.wait import GUARD_S
+
+
+@pytest.fixture(scope="module", name="pki")
+def made(tmp_path_factory):
+    pki = pki_of.standard(tmp_path_factory.mktemp("pki"))
+    pki.authority("stranger")
+    return pki
+
+
+@pytest.fixture(scope="module", name="gateway")
+def running(pki, sluice, engine):
+    from harness.gateway import Gateway
+    tls = {"cert": pki.cert("server"), "key": pki.key("server")}
+    listeners = {"open": {"protocol": "mqtt", "anonymous": True, "tls": tls},
+                 "certified": {"protocol": "mqtt", "tls": {**tls, "client_ca": pki.cert("ca")}}}
+    with Gateway(sluice, engine, workers=2, listeners=listeners) as gateway:
+        yield gateway
+
+
+def sluice_client(sluice, gateway, pki, verb, where, *args, ca="ca", cert=None, host="localhost"):
+    port = str(gateway.address(where)[1])
+    own = ["--cert", pki.cert(cert), "--key", pki.key(cert)] if cert else []
+    return subprocess.run([sluice, verb, "-h", host, "-p", port, "--cafile", pki.cert(ca), *own, *args],
+                          capture_output=True, text=True, timeout=GUARD_S, check=False)
+
+
+@pytest.mark.parametrize("where,cert", [("open", None), ("certified", "device")])
+def test_pub_and_sub(sluice, gateway, pki, where, cert):
+    payload = "x" * 50_000
+    done = sluice_client(sluice, gateway, pki, "pub", where, "-t", f"t/{where}", "-q", "2", "-r", "-m", payload,
+                         cert=cert)
+    assert done.returncode == 0, done.stderr
+    got = sluice_client(sluice, gateway, pki, "sub", where, "-t", f"t/{where}", "-C", "1", "-q", "1", cert=cert)
+    assert got.returncode == 0 and got.stdout == payload + "\n", got.stderr
+
+
+@pytest.mark.parametrize("args,said", [
+    ({"ca": "stranger"}, "TLS: certificate_untrusted"), ({"host": "127.0.0.1"}, "TLS: certificate_wrong_name"),
+    ({"where": "certified"}, "TLS: peer_alert: handshake_failure")])
+def test_refusals_have_names(sluice, gateway, pki, args, said):
+    where = args.pop("where", "open")
+    done = sluice_client(sluice, gateway, pki, "pub", where, "-t", "t", "-m", "x", **args)
+    assert done.returncode == 1 and said in done.stderr, done.stderr
+
+
+def test_any_name(sluice, gateway, pki):
+    done = sluice_client(sluice, gateway, pki, "pub", "open", "-t", "t", "-m", "x", "--insecure", host="127.0.0.1")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("mosquitto_pub"), reason="mosquitto's clients are missing")
+@pytest.mark.parametrize("where,cert", [("open", None), ("certified", "device")])
+def test_mosquitto(gateway, pki, where, cert):
+    host, port = "localhost", str(gateway.address(where)[1])
+    own = ["--cert", pki.cert(cert), "--key", pki.key(cert)] if cert else []
+    common = ["-h", host, "-p", port, "--cafile", pki.cert("ca"), "--tls-alpn", "mqtt", *own]
+    subprocess.run(["mosquitto_pub", *common, "-t", f"m/{where}", "-m", "kept", "-q", "1", "-r"], check=True,
+                   timeout=GUARD_S)
+    got = subprocess.run(["mosquitto_sub", *common, "-t", f"m/{where}", "-C", "1"], check=True, capture_output=True,
+                         timeout=GUARD_S)
+    assert got.stdout == b"kept\n"
