@@ -101,10 +101,11 @@ static void rules_of_bind(rules *r, const bind_address *bind) {
 }
 
 // Name servers may change while the gateway runs, and whoever writes the file renames it into place: its directory,
-// wherever /etc/resolv.conf points to.
+// wherever /etc/resolv.conf points to. Not all of /etc for root, though, who could read what no other user can.
 static void rules_of_resolver(rules *r) {
     char real[512];
-    if (realpath("/etc/resolv.conf", real) != NULL) rule_add_parent(r, real, READ);
+    bool found = realpath("/etc/resolv.conf", real) != NULL;
+    if (found && (geteuid() != 0 || strncmp(real, "/etc/", 5) != 0)) rule_add_parent(r, real, READ);
     rule_add(r, "/etc/resolv.conf", READ);
     rule_add(r, "/etc/hosts", READ);
 }

@@ -214,7 +214,7 @@ static bool opens(const char *path, int flags) {
 static void child_files(void) {
     landlock();
     EXPECT(62, !opens(other, O_RDONLY) && errno == EACCES);
-    EXPECT(63, !opens("/etc/passwd", O_RDONLY) || access("/etc/resolv.conf", F_OK) == 0);
+    EXPECT(63, !opens("/etc/passwd", O_RDONLY) || geteuid() != 0); // others may read in /etc what resolv.conf lies in
     EXPECT(64, !opens("other/new", O_WRONLY | O_CREAT));
     EXPECT(65, mkdir("other/dir", 0700) < 0 && errno == EACCES);
     EXPECT(66, unlink(other) < 0 && errno == EACCES);
