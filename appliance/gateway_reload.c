@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "auth/policy.h"
 #include "base/log.h"
 #include "gateway.h"
 #include "reload.h"
@@ -20,6 +21,7 @@ int gateway_config_read(const run_options *options, config **out, config_error *
     } else {
         config_defaults(conf);
     }
+    if (result == 0) result = auth_policies_load(conf, error);
     if (result < 0) {
         free(conf);
         return result;
@@ -93,6 +95,7 @@ void gateway_reload(gateway *gw, const run_options *options) {
     if (gateway_job_make(gw, conf, &job, why, sizeof(why)) < 0) {
         log_error("reload: refused, the running configuration stays: %s", why);
         result_set(gw, why);
+        auth_policies_release(conf);
         free(conf);
         return;
     }
@@ -116,7 +119,9 @@ void gateway_reload(gateway *gw, const run_options *options) {
     if (!wait_applied(gw, job)) return;
     gateway_accept(gw);
     gateway_job_free(job, false);
-    free((config *)(uintptr_t)was);
+    config *gone = (config *)(uintptr_t)was;
+    auth_policies_release(gone);
+    free(gone);
     log_info("reload: applied %s", conf->source);
     result_set(gw, "");
 }

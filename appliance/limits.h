@@ -74,6 +74,20 @@
 #define LIMIT_TLS_SESSION_S 86400u         // and for how long
 #define LIMIT_TLS_EXPIRY_WARN_S (30u * 86400u) // a certificate of ours that ends within it is warned of
 
+// --- who may do what ---
+#define LIMIT_USER_BYTES 256u              // a user's name
+#define LIMIT_ADMIN_TOKEN_BYTES 200u       // the secret of the admin listener
+#define LIMIT_AUTH_FILE_BYTES (64u << 20)  // password, ACL and key files
+#define LIMIT_AUTH_ITERATIONS_MAX 10000000u // of PBKDF2, in a password file's line
+#define LIMIT_AUTH_SLICE_ITERATIONS 128u   // of them in one turn of a worker's loop: about 0.1 ms
+#define LIMIT_AUTH_ATTEMPTS 8192u          // clients of a worker whose credentials are being judged
+#define LIMIT_AUTH_LOG_PER_S 10u           // lines of a worker about clients that were refused
+#define LIMIT_AUTH_RECHECKS 256u           // connections looked at in one turn after a reload
+#define LIMIT_ACL_FILTER_BYTES 1024u       // a filter of an ACL or token
+#define LIMIT_ACL_SUBSTITUTES 8u           // %u and %c in one of them
+#define LIMIT_JWT_BYTES 8192u              // a JSON web token
+#define LIMIT_JWT_KEYS 4u                  // public keys in one key file
+
 // --- routing ---
 #define LIMIT_MATCH_CACHE 4096u            // topics of a worker whose matching filters are remembered
 #define LIMIT_INSPECT_PLACES 1024u         // places of a table one message for operators looks at

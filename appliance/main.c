@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "auth/passwd_command.h"
 #include "base/base.h"
 #include "bench/bench.h"
 #include "bench/tune.h"
@@ -47,6 +48,7 @@ static const command commands[] = {
     {"sub", client_sub_main, "subscribe at any MQTT broker and print what comes"},
     {"log", log_command_main, "verify, dump or repair the durable log of a data_dir"},
     {"init", init_main, "PID 1 of the appliance, and supervisor in a container"},
+    {"passwd", passwd_main, "accounts of a password file"},
     {"import", import_main, "a mosquitto.conf as a configuration of this gateway"},
     {"version", version_main, "version, commit and engines of this binary"},
     {"help", help_main, "this list, or the page of one command"},

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "auth/attempt.h"
 #include "base/log.h"
 #include "net/listener.h"
 #include "store/streams.h"
@@ -43,6 +44,7 @@ void reload_apply(worker *w, reload_job *job) {
         }
     }
     w->conf = job->conf;
+    auth_recheck_all(w);
     if (w->sessions != NULL && !mqtt_sessions_restored(w->sessions)) {
         w->restoring_job = job;
         return;

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "auth/attempt.h"
 #include "base/crash.h"
 #include "base/log.h"
 #include "broker/broker.h"
@@ -191,6 +192,7 @@ void worker_fini(worker *w) {
         }
     }
     if (w->stream_desk != NULL) stream_desk_destroy(w->stream_desk);
+    auth_worker_free(w);
     mqtt_sessions_destroy(w->sessions);
     if (w->broker != NULL) broker_destroy(w->broker);
     tls_admission_free(w);

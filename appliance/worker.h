@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 
+#include "auth/result.h"
 #include "base/base.h"
 #include "base/hist.h"
 #include "base/slab.h"
@@ -23,6 +24,7 @@
 #include "net/tls_error.h"
 #include "store/log.h"
 
+struct auth_worker;
 typedef struct broker broker;
 typedef struct gateway gateway;
 typedef struct listener_shared listener_shared;
@@ -75,6 +77,9 @@ typedef struct worker_metrics {
     counter tls_handshaking, tls_waiting;    // now: under way; waiting to begin
     counter tls_kernel_send, tls_kernel_receive; // connections handed to the kernel, by direction
     counter tls_kernel_refused;              // not handed over although the kernel has TLS
+    counter auth_results[AUTH_RESULTS];      // clients let in and refused, by how and why
+    counter publish_denied, subscribe_denied, read_denied; // by ACL: messages, filters, messages not delivered
+    counter rate_pauses;                     // a client's message had to wait for its rate
     counter events_dropped;
     counter posts, post_overflows; // messages to other workers; those that found the ring full
     counter wakes_sent;
@@ -124,6 +129,7 @@ struct worker {
     struct reload_job *restoring_job; // the first one, until sessions have been restored from the log
     struct streams *streams;       // of this worker's log; NULL: it has none
     struct stream_desk *stream_desk; // streams that this worker's clients read
+    struct auth_worker *auth;      // clients that are being judged; NULL until there is one
     worker_metrics metrics;
     spsc *inbox;                   // array indexed by sender; the last ring is the control thread's
     u32 inbox_count;

@@ -109,6 +109,22 @@ static bool is_wildcard(const char *level, u32 len, char which) {
     return len == 1 && level[0] == which;
 }
 
+bool topic_filter_covers(const char *wide, u32 wide_len, const char *narrow, u32 narrow_len) {
+    bool wild = wide[0] == '+' || wide[0] == '#';
+    if (wild && narrow[0] == '$') return false;
+    level_cursor cw = levels_of(wide, wide_len), cn = levels_of(narrow, narrow_len);
+    for (;;) {
+        const char *lw, *ln;
+        u32 nw, nn;
+        bool has_w = level_next(&cw, &lw, &nw), has_n = level_next(&cn, &ln, &nn);
+        if (has_w && is_wildcard(lw, nw, '#')) return true;
+        if (!has_w || !has_n) return has_w == has_n;
+        if (is_wildcard(ln, nn, '#')) return false;
+        if (is_wildcard(lw, nw, '+')) continue;
+        if (is_wildcard(ln, nn, '+') || nw != nn || memcmp(lw, ln, nw) != 0) return false;
+    }
+}
+
 bool topic_filters_overlap(const char *a, u32 a_len, const char *b, u32 b_len) {
     bool a_wild = a[0] == '+' || a[0] == '#', b_wild = b[0] == '+' || b[0] == '#';
     if ((a_wild && b[0] == '$') || (b_wild && a[0] == '$')) return false;

@@ -23,6 +23,9 @@ bool topic_filter_is_valid(const char *filter, size_t len);
 // topic that begins with '$'). A topic name is a filter that matches itself only. Both are valid and not empty.
 bool topic_filters_overlap(const char *a, u32 a_len, const char *b, u32 b_len);
 
+// Whether all topics that match `narrow` match `wide`. Both are valid and not empty.
+bool topic_filter_covers(const char *wide, u32 wide_len, const char *narrow, u32 narrow_len);
+
 // One level: points into the topic, not terminated.
 typedef struct topic_level {
     const char *text;
@@ -31,5 +34,12 @@ typedef struct topic_level {
 
 // Splits a valid name or filter into its levels. Returns how many.
 u32 topic_split(const char *topic, u32 len, topic_level levels[LIMIT_TOPIC_LEVELS]);
+
+// How many levels a valid name or filter has.
+static inline u32 topic_level_count(const char *topic, u32 len) {
+    u32 levels = 1;
+    for (u32 i = 0; i < len; i++) levels += topic[i] == '/';
+    return levels;
+}
 
 #endif

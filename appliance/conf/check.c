@@ -99,27 +99,45 @@ static void check_output_budget(check *k) {
 static void check_identity(check *k) {
     listener_config *l = current(k);
     bool has_token = l->token[0] != '\0';
+    bool has_file = l->password_file[0] != '\0' || l->jwt_key_file[0] != '\0';
     if (l->mode != FRAME_PUBLISH && l->protocol != PROTOCOL_MQTT) {
         l->anonymous = !is_given(k, "anonymous") || l->anonymous;
         return;
     }
     // Who shows a certificate of client_ca is known.
     bool certified = l->tls.cert[0] != '\0' && l->tls.client_auth == TLS_CLIENT_REQUIRED;
-    if (!is_given(k, "anonymous")) l->anonymous = (bind_is_local(&l->bind) || certified) && !has_token;
+    if (!is_given(k, "anonymous")) l->anonymous = (bind_is_local(&l->bind) || certified) && !has_token && !has_file;
+    bool has_any = has_token || has_file || certified;
     if (has_token && l->anonymous) {
         conf_errors_add(k->errors, line_of(k, "anonymous"), where(k, "anonymous"),
                         "yes lets devices in without the token that this listener asks for; remove "
                         "one of the two");
-    } else if (!has_token && !l->anonymous && is_given(k, "anonymous")) {
-        conf_errors_add(
-            k->errors, line_of(k, "anonymous"), where(k, "anonymous"),
-            "no, and no token: nobody could publish; set token = \"...\" or anonymous = yes");
-    } else if (!has_token && !l->anonymous) {
+    } else if (!has_any && !l->anonymous && is_given(k, "anonymous")) {
+        conf_errors_add(k->errors, line_of(k, "anonymous"), where(k, "anonymous"),
+                        "no, and nothing that proves who a client is: nobody could publish; set password_file, "
+                        "jwt_key_file or token, or anonymous = yes");
+    } else if (!has_any && !l->anonymous) {
         conf_errors_add(k->errors, line_of(k, "bind"), where(k, "bind"),
-                        "%s can be reached from other machines and anybody could publish; "
-                        "set token = \"...\", or anonymous = yes if that is what you want",
+                        "%s can be reached from other machines and anybody could publish; set password_file, "
+                        "jwt_key_file or token, or anonymous = yes if that is what you want",
                         l->bind.text);
     }
+    bool jwt_text = l->jwt_issuer[0] != '\0' || l->jwt_audience[0] != '\0';
+    if (jwt_text && l->jwt_key_file[0] == '\0') {
+        const char *key = l->jwt_issuer[0] != '\0' ? "jwt_issuer" : "jwt_audience";
+        conf_errors_add(k->errors, line_of(k, key), where(k, key), "is of no use without jwt_key_file");
+    }
+}
+
+// Who can reach the admin listener can read everything and close connections.
+static void check_admin(const check *k) {
+    const config *c = k->c;
+    bool reachable = c->admin_enabled && !bind_is_local(&c->admin_bind);
+    if (!reachable || c->admin_token_file[0] != '\0' || c->admin_anonymous) return;
+    conf_errors_add(k->errors, k->lines->top[schema_index(SECTION_ADMIN, "bind")], "admin: bind",
+                    "%s can be reached from other machines and anybody could steer the gateway; set token_file, or "
+                    "anonymous = yes if that is what you want",
+                    c->admin_bind.text);
 }
 
 // A setting that only one mode uses was written for another: what its writer counts on does not
@@ -310,6 +328,7 @@ static void check_streams(const check *k) {
 void conf_check(config *c, const conf_lines *lines, conf_errors *errors) {
     check k = {.c = c, .lines = lines, .errors = errors};
     check_ctl_socket(&k);
+    check_admin(&k);
     for (k.index = 0; k.index < c->listener_count; k.index++) check_listener(&k);
     check_streams(&k);
     conf_check_networks(c, lines, errors);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "auth/policy.h"
 #include "conf/config.h"
 #include "net/tls_context.h"
 
@@ -98,15 +99,17 @@ int check_main(int argc, char **argv) {
         base_out_of_memory("the configuration", sizeof(*c) + sizeof(*error));
     if (o.file == NULL) {
         config_defaults(c);
-    } else if (config_load(o.file, c, error) != 0) {
+    } else if (config_load(o.file, c, error) != 0 || auth_policies_load(c, error) != 0) {
         fprintf(stderr, "%s\n", error->text);
         status = STATUS_WRONG;
     }
-    if (status == STATUS_OK) status = check_tls_files(c);
+    bool loaded = status == STATUS_OK;
+    if (loaded) status = check_tls_files(c);
     if (status == STATUS_OK) {
         printf("%s%s: ok\n", o.print ? "# " : "", c->source);
         if (o.print) print_config(c);
     }
+    if (loaded) auth_policies_release(c);
     free(error);
     free(c);
     return status;

@@ -33,6 +33,9 @@ typedef enum tls_client_auth { TLS_CLIENT_NONE, TLS_CLIENT_OPTIONAL, TLS_CLIENT_
 typedef enum tls_identity { TLS_ID_CN, TLS_ID_DNS, TLS_ID_EMAIL, TLS_ID_URI } tls_identity;
 // Who says that a system on trial is good.
 typedef enum update_confirm { UPDATE_CONFIRM_AUTO, UPDATE_CONFIRM_OPERATOR } update_confirm;
+// What happens to a client that sends more than its rates.
+typedef enum rate_policy { RATE_PAUSE, RATE_DISCONNECT } rate_policy;
+struct auth_policy;
 #define CONFIG_FILTERS_BYTES 1024u // a list of topic filters, each ended by a newline
 #define CONFIG_LIST_BYTES 1024u    // a list of other texts, the same way
 
@@ -69,7 +72,19 @@ typedef struct listener_config {
     bool anonymous;           // default: true on local binds without token; in publish: no token
     bool proxy_protocol;      // each connection begins with a PROXY header; default no
     char proxy_from[CONFIG_LIST_BYTES]; // address ranges of the proxies, each ended by a newline
+    // publish and mqtt: accounts and limits (auth/)
+    char password_file[256], acl_file[256], jwt_key_file[256]; // "" = none
+    char jwt_issuer[256], jwt_audience[256];                   // "" = any
+    u32 jwt_leeway_s;         // default 30s
+    u64 auth_delay_ms;        // before a wrong credential is answered; default 500ms
+    u32 auth_failures;        // of an address, per minute; default 60; 0 = no limit
+    u32 message_rate;         // messages of a client, per second; 0 = no limit
+    u64 byte_rate;            // bytes of their payload, per second; 0 = no limit
+    rate_policy rate_policy;  // default pause
+    u32 connect_rate_per_address; // connections of an address, per second; 0 = no limit
+    struct auth_policy *auth; // what the files say; NULL = no files. Set by auth_policies_load
     // protocol = mqtt
+    u32 max_topic_levels;     // 0 = LIMIT_TOPIC_LEVELS
     u32 max_packet;           // bytes of a whole packet, default 1m
     u32 receive_max;          // QoS 2 messages a client may have open, default 64
     u32 inflight_max;         // QoS 1 and 2 messages on their way to a client, default 256
@@ -162,6 +177,9 @@ typedef struct config {
     sandbox_mode sandbox;     // default on
     bool admin_enabled;
     bind_address admin_bind;  // default 127.0.0.1:9600
+    char admin_token_file[256]; // "" = none is asked for
+    char admin_token[LIMIT_ADMIN_TOKEN_BYTES + 1]; // what it holds. Set by auth_policies_load
+    bool admin_anonymous;     // a bind that others can reach needs no token
     struct {
         log_level level;
         u64 ring_bytes;

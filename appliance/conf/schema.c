@@ -75,6 +75,7 @@ static const setting_word client_auth_words[] = {
 static const setting_word identity_words[] = {
     {"cn", TLS_ID_CN}, {"san_dns", TLS_ID_DNS}, {"san_email", TLS_ID_EMAIL}, {"san_uri", TLS_ID_URI}, {NULL, 0},
 };
+static const setting_word rate_words[] = {{"pause", RATE_PAUSE}, {"disconnect", RATE_DISCONNECT}, {NULL, 0}};
 static const setting_word steer_words[] = {{"hash", STEER_HASH}, {"cpu", STEER_CPU}, {NULL, 0}};
 
 static const setting_word confirm_words[] = {
@@ -224,8 +225,16 @@ const setting schema_settings[] = {
     {ADMIN(admin_enabled), .type = SETTING_BOOL, .key = "enabled", .def = "yes",
      .text = "Opens the admin listener. `sluice ctl` works without it, over `ctl_socket`."},
     {ADMIN(admin_bind), .type = SETTING_BIND, .key = "bind", .def = "127.0.0.1:9600",
-     .text = "Its address. Who can connect to it can read everything and close connections: keep "
-             "it on loopback, a unix socket, or a network that only operators reach."},
+     .text = "Its address. Who can connect to it and has the token can read everything and close connections. "
+             "One that other machines can reach needs `token_file`, or `anonymous = yes`."},
+    {ADMIN(admin_token_file), TEXT_OF(config, admin_token_file), .key = "token_file",
+     .check = text_check_optional_path, .def = "",
+     .text = "A file with one line, a secret of at least 16 characters. Requests over TCP must carry it: "
+             "`Authorization: Bearer SECRET`; `/healthz` and `/readyz` need none. Read at the start and at a reload. "
+             "The unix socket of `sluice ctl` needs none: only its owner and group can open it."},
+    {ADMIN(admin_anonymous), .type = SETTING_BOOL, .key = "anonymous", .def = "no",
+     .text = "Lets the admin listener stand on an address that other machines can reach without a token: who reaches "
+             "it can do everything."},
 
     {LOG(level), .type = SETTING_WORD, .key = "level", .words = level_words, .def = "info",
      .text = "The least important line that is logged: `error`, `warn`, `info`, `debug`."},
@@ -335,6 +344,10 @@ const setting schema_settings[] = {
      .max = 1u << 24, .zero = "unlimited", .def = "unlimited",
      .text = "Connections from one IP address. Beyond it a connection is refused "
              "(`address_limit`). Mind fleets behind one NAT address."},
+    {LISTENER(connect_rate_per_address), .type = SETTING_COUNT, .key = "connect_rate_per_address",
+     .max = 10000000, .zero = "unlimited", .def = "unlimited",
+     .text = "New connections per second from one IP address (IPv6: from one /64). Beyond it a connection is refused "
+             "(`connect_rate`). Mind fleets behind one NAT address."},
     {LISTENER(accept_rate), .type = SETTING_COUNT, .key = "accept_rate", .max = 10000000,
      .zero = "unlimited", .def = "unlimited",
      .text = "New connections per second, all workers together, each with its share. Those above "
@@ -364,7 +377,47 @@ const setting schema_settings[] = {
     {LISTENER(anonymous), .type = SETTING_BOOL, .key = "anonymous", .flags = SETTING_PUBLISH_ONLY,
      .def_note = "`yes` on loopback and unix binds without `token`, else `no`",
      .text = "`publish` and `mqtt`: clients are let in without a token. A listener that others can "
-             "reach must have either `token` or `anonymous = yes`."},
+             "reach must have `token`, `password_file`, `jwt_key_file` or `anonymous = yes`. With one of the files and "
+             "`anonymous = yes`, a client that brings no credentials is let in without a name, and one that brings "
+             "some must be right."},
+    {LISTENER(password_file), TEXT_OF(listener_config, password_file), .key = "password_file",
+     .check = text_check_optional_path, .flags = SETTING_PUBLISH_ONLY, .def = "",
+     .text = "Accounts: a password file as Mosquitto has it, with SCRAM verifiers for MQTT 5's enhanced authentication "
+             "(docs/authentication.md); `sluice passwd` writes it. A framed device's user name is its id, its password "
+             "the token of its hello. This and the other files are read at the start and at a reload."},
+    {LISTENER(acl_file), TEXT_OF(listener_config, acl_file), .key = "acl_file", .check = text_check_optional_path,
+     .flags = SETTING_PUBLISH_ONLY, .def = "",
+     .text = "Rights on topics: an ACL file as Mosquitto has it (`user`, `topic`, `pattern`). With one, what it does "
+             "not allow is refused."},
+    {LISTENER(jwt_key_file), TEXT_OF(listener_config, jwt_key_file), .key = "jwt_key_file",
+     .check = text_check_optional_path, .flags = SETTING_PUBLISH_ONLY, .def = "",
+     .text = "Accepts JSON web tokens as passwords (`publish`: as the hello's token) that are signed with a key of "
+             "this file: PEM public keys (ES256, RS256), or one secret of at least 32 bytes (HS256)."},
+    {LISTENER(jwt_issuer), TEXT_OF(listener_config, jwt_issuer), .key = "jwt_issuer", .flags = SETTING_PUBLISH_ONLY,
+     .def = "", .text = "The `iss` that a token must have. Empty: any."},
+    {LISTENER(jwt_audience), TEXT_OF(listener_config, jwt_audience), .key = "jwt_audience",
+     .flags = SETTING_PUBLISH_ONLY, .def = "", .text = "What a token's `aud` must hold. Empty: anything."},
+    {LISTENER(jwt_leeway_s), .type = SETTING_S32, .key = "jwt_leeway", .max = 86400, .flags = SETTING_PUBLISH_ONLY,
+     .def = "30s", .text = "How far clocks may differ when a token's times are checked."},
+    {LISTENER(auth_delay_ms), .type = SETTING_MS64, .key = "auth_delay", .max = 60 * MS_S,
+     .flags = SETTING_PUBLISH_ONLY, .def = "500ms",
+     .text = "A client with wrong credentials is told so only after this time."},
+    {LISTENER(auth_failures), .type = SETTING_COUNT, .key = "auth_failures", .max = 1000000, .zero = "unlimited",
+     .flags = SETTING_PUBLISH_ONLY, .def = "60",
+     .text = "Wrong credentials from one address (IPv6: from one /64) in a minute. Beyond it its clients are refused "
+             "without a look at their password, until the rate has fallen, by all listeners that have a limit. Mind "
+             "fleets behind one NAT address."},
+    {LISTENER(message_rate), .type = SETTING_COUNT, .key = "message_rate", .max = 1000000000, .zero = "unlimited",
+     .flags = SETTING_PUBLISH_ONLY, .def = "unlimited",
+     .text = "Messages that one client may publish in a second; a second's worth may be saved up."},
+    {LISTENER(byte_rate), .type = SETTING_BYTES64, .key = "byte_rate", .min = 1, .max = 1024 * GIB, .zero = "unlimited",
+     .flags = SETTING_PUBLISH_ONLY, .def = "unlimited",
+     .text = "The same for the bytes of their payload. A message that is longer than a second's worth is let through "
+             "when a whole second has been saved up, and paid for afterwards."},
+    {LISTENER(rate_policy), .type = SETTING_WORD, .key = "rate_policy", .words = rate_words,
+     .flags = SETTING_PUBLISH_ONLY, .def = "pause",
+     .text = "What happens to a client that sends faster: nothing more is read from it until its rate allows it "
+             "(`pause`), or it is closed with `message_rate` (`disconnect`)."},
     {LISTENER(proxy_protocol), .type = SETTING_BOOL, .key = "proxy_protocol", .def = "no",
      .text = "Each connection begins with a PROXY header, version 1 or 2, which names the client's address: "
              "a load balancer stands before this listener. Only addresses in `proxy_from` may connect."},
@@ -437,6 +490,10 @@ const setting schema_settings[] = {
      .max = 1u << 20, .def = "10000",
      .text = "`mqtt`: subscriptions of one client. Beyond it a filter is answered with quota "
              "exceeded (0x97)."},
+    {MQTT_ROW(max_topic_levels), .type = SETTING_COUNT, .key = "max_topic_levels",
+     .max = LIMIT_TOPIC_LEVELS, .zero = "unlimited", .def = "unlimited",
+     .text = "`mqtt`: levels of a topic or filter, below the gateway's own limit of 128. A message on a deeper topic "
+             "goes nowhere (0x90), a deeper filter is refused (0x8F)."},
     {MQTT_ROW(max_queued_bytes), .type = SETTING_BYTES32, .key = "max_queued_bytes", .min = 1 * KIB,
      .max = 1 * GIB, .def = "1m",
      .text = "`mqtt`: bytes of messages that wait for one client: QoS 1 and 2 while it is away or "

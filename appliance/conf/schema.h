@@ -88,6 +88,6 @@ u32 schema_index(section_kind section, const char *key);
 const char *schema_suggest_key(section_kind section, const char *key, size_t key_len);
 const char *schema_suggest_section(const char *name, size_t name_len);
 
-#define SCHEMA_SETTINGS_MAX 192
+#define SCHEMA_SETTINGS_MAX 256
 
 #endif

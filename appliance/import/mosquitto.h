@@ -50,7 +50,8 @@ typedef struct import_listener {
     bool is_unix, websocket, ipv4_only;
     bool http; // its HTTP API: not a listener here
     i32 anonymous;   // -1: not said
-    bool has_accounts; // a password file, or accounts of another kind
+    bool has_passwords; // a password file
+    bool has_accounts;  // accounts of a kind that is not available
     import_block block;
     import_tls tls;
 } import_listener;
@@ -84,7 +85,7 @@ typedef struct import_model {
     u32 bridge_count;
     bool per_listener, default_used;
     i32 anonymous;
-    bool has_accounts;
+    bool has_passwords, has_accounts;
     u8 log_levels; // bits of log_level + 1 asked for by log_type
     bool log_dest_given, log_stderr;
     u32 current; // listener that options go to

@@ -37,12 +37,10 @@ static const import_rule rules[] = {
     // accounts
     {"per_listener_settings", IMPORT_SPECIAL, 0, NULL, NULL, import_per_listener_set},
     {"allow_anonymous", IMPORT_SPECIAL, 0, NULL, NULL, import_anonymous_set},
-    {"password_file", IMPORT_SPECIAL, 0, NULL, NULL, import_accounts_set},
+    {"password_file", IMPORT_SPECIAL, 0, NULL, NULL, import_auth_file_set},
     {"psk_file", IMPORT_SPECIAL, 0, NULL, NULL, import_accounts_set},
     {"psk_hint", IMPORT_LOST, 0, NULL, "TLS with pre-shared keys is not offered", NULL},
-    {"acl_file", IMPORT_LOST, 0, NULL,
-     "access rights by user are not available; `deny_publish` and `deny_subscribe` refuse topics "
-     "for a whole listener", NULL},
+    {"acl_file", IMPORT_SPECIAL, 0, NULL, NULL, import_auth_file_set},
     {"allow_zero_length_clientid", IMPORT_LOST, 0, NULL,
      "an empty client id gets one assigned, as the standard says", NULL},
     {"auto_id_prefix", IMPORT_LOST, 0, NULL, "assigned client ids have a form of their own", NULL},

@@ -45,6 +45,7 @@ IMPORT_APPLY(import_domain_set);
 IMPORT_APPLY(import_per_listener_set);
 IMPORT_APPLY(import_anonymous_set);
 IMPORT_APPLY(import_accounts_set);
+IMPORT_APPLY(import_auth_file_set);
 IMPORT_APPLY(import_tls_set);
 IMPORT_APPLY(import_inflight_set);
 IMPORT_APPLY(import_expiration_set);

@@ -143,8 +143,21 @@ IMPORT_APPLY(import_anonymous_set) {
 IMPORT_APPLY(import_accounts_set) {
     if (m->per_listener) current(m)->has_accounts = true;
     else m->has_accounts = true;
-    import_note_add(m, at, "%s %.128s: accounts are not available in this version; a listener has one "
-                           "`token`, which is every client's password", key, value);
+    import_note_add(m, at, "%s %.128s: accounts of this kind are not available; there are password files, JSON "
+                           "web tokens and one `token` a listener", key, value);
+}
+
+// password_file and acl_file: the same files serve here (docs/authentication.md tells the differences).
+IMPORT_APPLY(import_auth_file_set) {
+    import_block *to = m->per_listener ? &current(m)->block : &m->every_listener;
+    if (*value == 0) {
+        import_error_add(m, at, "%s: a file is missing", key);
+        return;
+    }
+    import_set_text(m, to, at, key, value);
+    if (key[0] != 'p') return;
+    if (m->per_listener) current(m)->has_passwords = true;
+    else m->has_passwords = true;
 }
 
 IMPORT_APPLY(import_tls_set) {

@@ -67,6 +67,7 @@ void import_model_finish(import_model *m) {
         if (l->anonymous < 0) l->anonymous = m->anonymous;
         if (l->anonymous < 0) l->anonymous = 0;
         if (m->has_accounts) l->has_accounts = true;
+        if (m->has_passwords) l->has_passwords = true;
     }
     if (m->log_levels > 0) {
         static const char *const words[] = {"error", "warn", "info", "debug"};
@@ -151,7 +152,7 @@ static void listener_write(import_model *m, const import_listener *l, u32 index,
         line_write(m, out, indent, SECTION_LISTENER, &l->block.settings[i]);
     }
     fprintf(out, "%s    anonymous = %s;\n", lead, l->anonymous > 0 ? "yes" : "no");
-    if (l->anonymous <= 0) {
+    if (l->anonymous <= 0 && !l->has_passwords) {
         fprintf(out, "%s    # token = \"...\";   # to be set: the password of every client\n", lead);
         import_note_add(m, l->place, "listener %u: clients need a password there; set `token`", l->port);
     }

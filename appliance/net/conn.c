@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "net/address_rate.h"
 #include "net/conn_internal.h"
 #include "net/listener.h"
 #include "net/tls.h"
@@ -173,6 +174,17 @@ int conn_start(conn *c, bool moved) {
     return 0;
 }
 
+// The limits of an address that a connection comes from. *counted: it holds a place in the address table.
+static close_reason address_take(const listener_config *conf, const conn *who, u64 now_ns, bool *counted) {
+    if (who->peer_family != AF_INET && who->peer_family != AF_INET6) return CLOSE_NONE;
+    u32 rate = conf->connect_rate_per_address;
+    if (rate > 0 && !address_rate_connect(who->peer_addr, rate, now_ns)) return CLOSE_CONNECT_RATE;
+    if (conf->max_conns_per_address == 0) return CLOSE_NONE;
+    int result = address_limit_take(who->peer_addr, conf->max_conns_per_address);
+    *counted = result == 0;
+    return result == ADDRESS_REFUSED ? CLOSE_ADDRESS_LIMIT : CLOSE_NONE;
+}
+
 // The limits of a new connection; on refusal its reason. *counted: it holds a place in the address table.
 static close_reason admission(const listener *l, const struct sockaddr_storage *peer, bool *counted) {
     *counted = false;
@@ -182,22 +194,19 @@ static close_reason admission(const listener *l, const struct sockaddr_storage *
     const worker *w = l->owner;
     if (!w->is_ops && __atomic_load_n(&w->gw->conns, __ATOMIC_RELAXED) > w->conns_max) return CLOSE_CONN_LIMIT;
     if (w->conn_free_count == 0) return CLOSE_CONN_LIMIT;
-    if ((conf->max_conns_per_address == 0 && !conf->proxy_protocol) || peer == NULL) return CLOSE_NONE;
+    bool counts = (conf->max_conns_per_address | conf->connect_rate_per_address) != 0;
+    if ((!counts && !conf->proxy_protocol) || peer == NULL) return CLOSE_NONE;
     conn who = {0};
     peer_set(&who, peer);
     if (conf->proxy_protocol) return proxy_admit(conf, &who); // the client's address is counted when it is known
-    if (who.peer_family != AF_INET && who.peer_family != AF_INET6) return CLOSE_NONE;
-    int result = address_limit_take(who.peer_addr, conf->max_conns_per_address);
-    *counted = result == 0;
-    return result == ADDRESS_REFUSED ? CLOSE_ADDRESS_LIMIT : CLOSE_NONE;
+    return address_take(conf, &who, w->now_ns, counted);
 }
 
 int conn_address_take(conn *c) {
-    u32 max = c->origin->conf.max_conns_per_address;
-    if (max == 0 || (c->peer_family != AF_INET && c->peer_family != AF_INET6)) return 0;
-    int result = address_limit_take(c->peer_addr, max);
-    if (result == 0) c->flags |= CONN_ADDRESS_COUNTED;
-    return result == ADDRESS_REFUSED ? CLOSE_ADDRESS_LIMIT : 0;
+    bool counted = false;
+    close_reason refusal = address_take(&c->origin->conf, c, c->owner->now_ns, &counted);
+    if (counted) c->flags |= CONN_ADDRESS_COUNTED;
+    return (int)refusal;
 }
 
 void conn_log_open(const conn *c, const char *through) {

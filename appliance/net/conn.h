@@ -54,6 +54,9 @@ typedef struct proto {
     u64 (*idle_timeout_ms)(const conn *c);
     // The connection ends; c->reason is set. Free what proto_state holds. May be NULL.
     void (*closed)(conn *c);
+    // The configuration was replaced: what the client may do is looked up anew; one that is no longer let in
+    // is ended. May be NULL.
+    void (*recheck)(conn *c);
     // The client id, for operators: in the connection's state, *len bytes. NULL while there is none. May
     // be NULL.
     const char *(*client_id)(const conn *c, u32 *len);

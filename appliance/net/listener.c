@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "auth/policy.h"
 #include "base/log.h"
 #include "net/conn_internal.h"
 #include "net/tls_context.h"
@@ -158,18 +159,25 @@ static const io_callbacks listener_callbacks = {
 
 // --- life ---
 
+static void listener_free(listener *l) {
+    tls_context_drop(l->tls);
+    auth_policy_unref(l->conf.auth);
+    free(l);
+}
+
 int listener_add(worker *w, const listener_config *conf, listener_shared *shared, int fd) {
     if (w->listener_count == LIMIT_LISTENERS_MAX) return -ENOSPC;
     listener *l = calloc(1, sizeof(*l));
     if (l == NULL) return -ENOMEM;
     l->owner = w;
     l->conf = *conf;
+    (void)auth_policy_ref(conf->auth);
     l->proto = proto_of(conf);
     l->shared = shared;
     l->timer.callback = on_pause_end;
     int result = io_attach(w->engine, &l->io, fd, &listener_callbacks);
     if (result < 0) {
-        free(l);
+        listener_free(l);
         return result;
     }
     w->listeners[w->listener_count++] = l;
@@ -187,7 +195,10 @@ void listener_accept_all(worker *w) {
 
 void listener_configure(listener *l, const listener_config *conf) {
     bool accept_anew = (l->conf.accept_rate == 0) != (conf->accept_rate == 0) && l->started && !l->paused;
+    auth_policy *was = l->conf.auth;
     l->conf = *conf;
+    (void)auth_policy_ref(conf->auth);
+    auth_policy_unref(was);
     l->proto = proto_of(conf);
     if (!accept_anew || l->removed) return;
     io_accept_stop(l->owner->engine, &l->io);
@@ -228,8 +239,7 @@ void listener_sweep(worker *w) {
             continue;
         }
         *link = l->graveyard_next;
-        tls_context_drop(l->tls);
-        free(l);
+        listener_free(l);
     }
 }
 

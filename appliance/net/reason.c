@@ -41,6 +41,9 @@ static const char *const reason_names[CLOSE_REASONS] = {
     [CLOSE_TLS_ALERT] = "tls_alert",
     [CLOSE_LOG] = "log",
     [CLOSE_HTTP_DONE] = "http_done",
+    [CLOSE_CONNECT_RATE] = "connect_rate",
+    [CLOSE_MESSAGE_RATE] = "message_rate",
+    [CLOSE_TOKEN_EXPIRED] = "token_expired",
 };
 
 const char *close_reason_name(u32 reason) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "auth/policy.h"
 #include "conf/config.h"
 #include "ops/ctl_appliance.h"
 #include "ops/ctl_client.h"
@@ -51,6 +52,7 @@ static const char usage[] =
     "  --socket PATH                the gateway's control socket; without it ctl_socket of -c FILE, or\n"
     "                               ./sluice-data/ctl.sock\n"
     "  --addr HOST:PORT             its admin port instead\n"
+    "  --token-file FILE            with the admin port's token\n"
     "\n"
     "Exit status: 0 done; 1 the gateway can or will not; 2 wrong command line; 3 no gateway there;\n"
     "4 no complete answer.\n";
@@ -101,7 +103,7 @@ typedef struct ctl_args {
     const char *words[4]; // what is no option: command and its operands
     int word_count;
     const char *values[OPTIONS];
-    const char *config_file, *socket, *addr;
+    const char *config_file, *socket, *addr, *token_file;
     bool json;
 } ctl_args;
 
@@ -465,6 +467,7 @@ static int parse_option(int argc, char **argv, int *i, ctl_args *out) {
     if (strcmp(name, "-c") == 0) value = &out->config_file;
     if (strcmp(name, "--socket") == 0) value = &out->socket;
     if (strcmp(name, "--addr") == 0) value = &out->addr;
+    if (strcmp(name, "--token-file") == 0) value = &out->token_file;
     if (strcmp(name, "-f") == 0) name = "--follow";
     for (u32 k = 0; k < OPTIONS && value == NULL; k++) {
         if (strncmp(name, "--", 2) != 0 || strcmp(name + 2, options[k].name) != 0) continue;
@@ -515,8 +518,26 @@ static int parse(int argc, char **argv, ctl_args *out) {
 }
 
 // False with a message on stderr.
+static bool read_token(const char *path, ctl_target *out) {
+    char *token, why[512];
+    size_t len;
+    if (auth_file_read(path, &token, &len, why, sizeof(why)) < 0) {
+        fprintf(stderr, "sluice ctl: %s\n", why);
+        return false;
+    }
+    size_t used = strcspn(token, "\r\n");
+    bool fits = used < sizeof(out->token);
+    if (fits) memcpy(out->token, token, used);
+    else fprintf(stderr, "sluice ctl: %s: longer than an admin token\n", path);
+    auth_file_free(token, len);
+    return fits;
+}
+
+// False with a message on stderr.
 static bool find_target(const ctl_args *args, ctl_target *out) {
-    if (args->addr != NULL) return ctl_target_tcp(out, args->addr);
+    if (args->addr != NULL) {
+        return ctl_target_tcp(out, args->addr) && (args->token_file == NULL || read_token(args->token_file, out));
+    }
     const char *path = args->socket;
     config *conf = calloc(1, sizeof(*conf));
     config_error error = {{0}};

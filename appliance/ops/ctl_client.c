@@ -155,6 +155,7 @@ static bool send_request(int fd, const ctl_target *t, const ctl_call *call) {
     if (call->body_len > 0 || strcmp(call->method, "POST") == 0) {
         text_printf(&head, "Content-Length: %zu\r\n", call->body_len);
     }
+    if (t->token[0] != '\0') text_printf(&head, "Authorization: Bearer %s\r\n", t->token);
     text_puts(&head, "\r\n");
     // A refusal may come, and the connection close, before all of the body was taken: then the answer counts.
     bool ok = !head.failed && send_all(fd, head.data, head.len);

@@ -7,12 +7,14 @@
 #include <sys/socket.h>
 
 #include "base/base.h"
+#include "limits.h"
 
 typedef struct ctl_target {
     struct sockaddr_storage addr;
     socklen_t addr_len;
     char text[160];   // as people write it, for messages
     char host[80];    // Host field
+    char token[LIMIT_ADMIN_TOKEN_BYTES + 1]; // of the admin listener; "" = none
 } ctl_target;
 
 // A unix socket's path. False when it is too long.

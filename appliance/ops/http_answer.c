@@ -22,6 +22,7 @@ static const struct {
     {200, "OK"},
     {202, "Accepted"},
     {400, "Bad Request"},
+    {401, "Unauthorized"},
     {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},

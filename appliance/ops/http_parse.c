@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { FIELD_OTHER, FIELD_HOST, FIELD_ADMIN, FIELD_EXPECT };
+enum { FIELD_OTHER, FIELD_HOST, FIELD_ADMIN, FIELD_EXPECT, FIELD_AUTHORIZATION };
 
 static http_parser *parser_of(llhttp_t *l) {
     return l->data;
@@ -63,6 +63,7 @@ static int on_header_field_complete(llhttp_t *l) {
     if (field_is(p, "host")) p->field = FIELD_HOST;
     else if (field_is(p, "x-sluice-admin")) p->field = FIELD_ADMIN;
     else if (field_is(p, "expect")) p->field = FIELD_EXPECT;
+    else if (field_is(p, "authorization")) p->field = FIELD_AUTHORIZATION;
     p->field_name_len = 0;
     p->value_len = 0;
     return 0;
@@ -96,6 +97,9 @@ static int on_header_value_complete(llhttp_t *l) {
         break;
     case FIELD_ADMIN:
         r->admin_header = strcmp(p->value, "1") == 0;
+        break;
+    case FIELD_AUTHORIZATION: // RFC 6750 section 2.1; the scheme's case does not matter
+        if (strncasecmp(p->value, "Bearer ", 7) == 0) memcpy(r->bearer, p->value + 7, p->value_len - 7 + 1);
         break;
     case FIELD_EXPECT:
         r->expect_continue = strcasecmp(p->value, "100-continue") == 0;

@@ -36,6 +36,7 @@ typedef struct http_request {
     bool has_host;
     bool admin_header;     // X-Sluice-Admin: 1
     bool expect_continue;  // Expect: 100-continue
+    char bearer[LIMIT_HTTP_HOST_BYTES + 1]; // Authorization: Bearer ...; "" = none
     char host[LIMIT_HTTP_HOST_BYTES + 1]; // Host field, or the authority of an absolute-form target
     const char *path;      // decoded
     http_param params[HTTP_QUERY_PARAMS];

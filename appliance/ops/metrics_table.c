@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "net/address_rate.h"
 #include "broker/broker.h"
 #include "net/listener.h"
 #include "ops/metrics.h"
@@ -241,6 +242,27 @@ EMIT_MQTT_PACKETS(packets_out)
 EMIT_MQTT_QOS(publish_in)
 EMIT_MQTT_QOS(publish_out)
 
+static void emit_auth(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw;
+    for (u32 i = 0; i < AUTH_RESULTS; i++) {
+        char labels[64];
+        snprintf(labels, sizeof(labels), "result=\"%s\"", auth_result_name(i));
+        metric_sample(out, f, w, labels, counter_get(&w->metrics.auth_results[i]));
+    }
+}
+
+static void emit_denied(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw;
+    metric_sample(out, f, w, "access=\"publish\"", counter_get(&w->metrics.publish_denied));
+    metric_sample(out, f, w, "access=\"subscribe\"", counter_get(&w->metrics.subscribe_denied));
+    metric_sample(out, f, w, "access=\"read\"", counter_get(&w->metrics.read_denied));
+}
+
+static void emit_rate_overflows(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw, (void)w;
+    metric_sample(out, f, NULL, "", address_rate_overflows());
+}
+
 static void emit_mqtt_drops(text *out, const metric_family *f, const gateway *gw, const worker *w) {
     (void)gw;
     for (u32 i = 0; i < MQTT_DROP_REASONS; i++) {
@@ -402,6 +424,14 @@ const metric_family metric_families[] = {
            "What those messages are charged with; one that waits for several clients counts for each."),
     EMIT("sluice_mqtt_dropped_total", METRIC_COUNTER, SCOPE_DEVICE, emit_mqtt_drops,
          "Messages that an MQTT client did not get, or that were not taken from one (denied), by reason."),
+    EMIT("sluice_auth_total", METRIC_COUNTER, SCOPE_DEVICE, emit_auth,
+         "Clients let in and refused, by how they proved who they are, or why they did not."),
+    EMIT("sluice_acl_denied_total", METRIC_COUNTER, SCOPE_DEVICE, emit_denied,
+         "Messages, subscriptions and deliveries that the client's rights did not allow."),
+    DEVICE("sluice_rate_pauses_total", METRIC_COUNTER, rate_pauses,
+           "Messages that had to wait, or ended their connection, because the client's rate was used up."),
+    PROCESS("sluice_address_rate_overflows_total", METRIC_COUNTER, emit_rate_overflows,
+            "Connections or failures of addresses that the table of rates had no room for."),
     DEVICE("sluice_mqtt_wills_total", METRIC_COUNTER, mqtt_wills, "Wills published."),
     DEVICE("sluice_websocket_upgrades_total", METRIC_COUNTER, ws_upgrades, "WebSocket handshakes that were accepted."),
     DEVICE("sluice_websocket_refused_total", METRIC_COUNTER, ws_refused, "WebSocket handshakes that were refused."),

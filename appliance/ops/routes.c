@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "auth/pbkdf2.h"
+#include "base/log.h"
+
 #define READ (HTTP_METHOD_GET | HTTP_METHOD_HEAD)
 #define DEEP (1u << 31) // beside the methods: the handler takes the rest of the path apart
 
@@ -57,6 +60,31 @@ static void bind_host_of(const http_exchange *x, char *out, size_t size) {
     out[len] = '\0';
 }
 
+// What load balancers and supervisors ask: whether it is well, and nothing else.
+static bool is_health(const char *path) {
+    return strcmp(path, "/healthz") == 0 || strcmp(path, "/readyz") == 0;
+}
+
+// Whether the request needs no token, or carries the right one. Compares in time that depends on the buffer only.
+static bool token_is_right(const http_exchange *x, bool open) {
+    const char *wanted = x->worker->conf->admin_token, *given = http_req(x)->bearer;
+    char a[sizeof(x->worker->conf->admin_token)] = {0}, b[sizeof(a)] = {0};
+    if (open || wanted[0] == '\0' || x->c->peer_family == AF_UNIX) return true;
+    memcpy(a, wanted, strnlen(wanted, sizeof(a)));
+    memcpy(b, given, strnlen(given, sizeof(b)));
+    return secret_is_equal(a, b, sizeof(a));
+}
+
+static void refuse_token(http_exchange *x) {
+    static u64 logged_ns; // the operations worker's
+    char peer[CONN_PEER_TEXT];
+    if (x->worker->now_ns - logged_ns >= NS_PER_S) {
+        logged_ns = x->worker->now_ns;
+        log_warn("admin: %s: %s without the right token", conn_peer_text(x->c, peer), http_req(x)->path);
+    }
+    http_answer_error(x, 401, "this needs the admin token: Authorization: Bearer ...");
+}
+
 void routes_dispatch(http_exchange *x) {
     const http_request *r = http_req(x);
     for (u32 i = 0; i < ARRAY_LEN(routes); i++) {
@@ -71,6 +99,7 @@ void routes_dispatch(http_exchange *x) {
         const char *refusal =
             guard_refusal(r, x->c->peer_family == AF_UNIX, routes[i].harmless, bind_host);
         if (refusal != NULL) http_answer_error(x, 403, "%s", refusal);
+        else if (!token_is_right(x, is_health(r->path))) refuse_token(x);
         else routes[i].handle(x, rest);
         return;
     }

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "auth/attempt.h"
 #include "broker/clients.h"
 #include "broker/message.h"
 #include "broker/pledge.h"
@@ -44,6 +45,7 @@ typedef struct frame_session {
     broker *broker;
     pledge_line owed; // acknowledgements that wait for the disk
     u64 frames_taken; // number of the last frame that was acknowledged
+    auth_grant *grant; // NULL: may do everything
     u32 up_len, down_len;
     u8 state;         // session_state; set by session_handle only
     char text[];      // id, up topic, down filter
@@ -57,6 +59,7 @@ enum {
 
 static int session_handle(conn *c, session_event event, u8 *data, u32 len);
 static void owed_settled(pledge_line *line);
+static void grant_attach(frame_session *s);
 
 // --- session ---
 
@@ -106,7 +109,7 @@ static bool session_topics_are_valid(const frame_session *s) {
 }
 
 // Returns 0, or why not: CLOSE_NO_MEMORY; CLOSE_BAD_HELLO when the id makes no valid topics.
-static int session_create(conn *c, const frame_hello *hello, frame_session **out) {
+static int session_create(conn *c, const frame_hello *hello, const auth_identity *who, frame_session **out) {
     const listener_config *conf = listener_settings(c->origin);
     broker *b = c->owner->broker;
     u32 up_len = template_expand(conf->up_topic, hello, NULL);
@@ -123,6 +126,12 @@ static int session_create(conn *c, const frame_hello *hello, frame_session **out
         pool_free(broker_pool(b), s, session_bytes(s));
         return CLOSE_BAD_HELLO;
     }
+    bool rated = conf->message_rate != 0 || conf->byte_rate != 0;
+    if (grant_make(broker_pool(b), conf->auth, who, rated, &s->grant) < 0) {
+        pool_free(broker_pool(b), s, session_bytes(s));
+        return CLOSE_NO_MEMORY;
+    }
+    grant_attach(s);
     *out = s;
     return 0;
 }
@@ -130,7 +139,63 @@ static int session_create(conn *c, const frame_hello *hello, frame_session **out
 static void session_free(frame_session *s) {
     session_detach(s);
     pledge_line_abandon(&s->owed);
+    if (s->grant != NULL) timer_cancel(s->conn->owner->wheel, &s->grant->timer);
+    grant_free(broker_pool(s->broker), s->grant);
     pool_free(broker_pool(s->broker), s, session_bytes(s));
+}
+
+// --- rights ---
+
+static void grant_watch_expiry(frame_session *s) {
+    auth_grant *g = s->grant;
+    if (g->who.expires_ns != 0) timer_arm(s->conn->owner->wheel, &g->timer, g->who.expires_ns);
+}
+
+// Its token has expired, or its rates allow the frame that waits.
+static void grant_timer(timer_node *node, void *context) {
+    const worker *w = context;
+    auth_grant *g = CONTAINER_OF(node, auth_grant, timer);
+    frame_session *s = g->owner;
+    if (g->who.expires_ns != 0 && w->now_ns >= g->who.expires_ns) {
+        auth_revoked(s->conn, s->client.id, s->client.id_len, AUTH_EXPIRED);
+        conn_close_after_flush(s->conn, CLOSE_TOKEN_EXPIRED);
+        return;
+    }
+    grant_watch_expiry(s);
+    conn_unblock(s->conn);
+}
+
+static void grant_attach(frame_session *s) {
+    if (s->grant == NULL) return;
+    s->grant->owner = s;
+    s->grant->timer.callback = grant_timer;
+    grant_watch_expiry(s);
+}
+
+static grant_rates rates_of(const conn *c) {
+    const listener_config *conf = listener_settings(c->origin);
+    return (grant_rates){conf->message_rate, conf->byte_rate};
+}
+
+static bool may(frame_session *s, u8 access, const char *topic, u32 len) {
+    return LIKELY(s->grant == NULL) || grant_allows(s->grant, s->client.id, s->client.id_len, access, topic, len);
+}
+
+// Whether a frame may be published now: 0, PROTO_WAITING or a close_reason: a device can not be told in words.
+static int publish_check(frame_session *s, u32 bytes) {
+    conn *c = s->conn;
+    worker *w = c->owner;
+    if (!may(s, ACL_WRITE, session_up_topic(s), s->up_len)) {
+        counter_add(&w->metrics.publish_denied, 1);
+        return CLOSE_AUTH_FAILED;
+    }
+    u64 due = grant_rate_due(s->grant, rates_of(c), bytes, w->now_ns);
+    if (due == 0) return 0;
+    counter_add(&w->metrics.rate_pauses, 1);
+    if (listener_settings(c->origin)->rate_policy == RATE_DISCONNECT) return CLOSE_MESSAGE_RATE;
+    u64 expires_ns = s->grant->who.expires_ns;
+    timer_arm(w->wheel, &s->grant->timer, expires_ns == 0 ? due : MIN(due, expires_ns));
+    return PROTO_WAITING;
 }
 
 // --- from the broker ---
@@ -155,6 +220,11 @@ static delivery_result session_deliver(subscriber *who, delivery *d) {
     u32 len = d->publication->payload_len;
     if (len == 0 || len > listener_settings(c->origin)->max_frame) return DELIVERY_DROPPED;
     if (c->reason != CLOSE_NONE) return DELIVERY_DROPPED;
+    frame_session *s = CONTAINER_OF(who, frame_session, subscriber);
+    if (!may(s, ACL_READ, d->publication->topic, d->publication->topic_len)) {
+        counter_add(&c->owner->metrics.read_denied, 1);
+        return DELIVERY_DROPPED;
+    }
     if (conn_send_room(c) < FRAME_HEADER_BYTES + len) return DELIVERY_DROPPED;
     return session_send(c, d) == 0 ? DELIVERY_TAKEN : DELIVERY_DROPPED;
 }
@@ -179,20 +249,19 @@ static void session_subscribed(void *session, int result) {
 
 // --- actions ---
 
-_Static_assert(sizeof(((listener_config *)0)->token) <= sizeof(((frame_hello *)0)->token),
-               "the configured token's buffer is compared whole");
-
-// Compares in time that depends on the configured token's buffer only, not on its content.
-static bool token_is_right(const listener_config *conf, const frame_hello *hello) {
-    if (conf->token[0] == 0) return conf->anonymous;
-    u8 difference = 0;
-    bool ended = false;
-    for (size_t i = 0; i < sizeof(conf->token); i++) {
-        u8 wanted = ended ? 0 : (u8)conf->token[i];
-        ended = ended || wanted == 0;
-        difference |= (u8)(wanted ^ (u8)hello->token[i]);
-    }
-    return difference == 0 && hello->token_len < sizeof(conf->token);
+// Who is it? 0 when it is let in.
+static int identity_check(conn *c, const frame_hello *hello, auth_identity *who) {
+    auth_request r = {
+        .user = hello->id,
+        .user_len = hello->id_len,
+        .user_is_id = true,
+        .secret = hello->token_len > 0 ? hello->token : NULL,
+        .secret_len = hello->token_len,
+        .client = hello->id,
+        .client_len = hello->id_len,
+    };
+    if (auth_judge(c, &r, who) == AUTH_WAITS) return PROTO_WAITING;
+    return auth_lets_in(who->how) ? 0 : CLOSE_AUTH_FAILED;
 }
 
 static int act_hello(conn *c, u8 *data, u32 len) {
@@ -200,14 +269,17 @@ static int act_hello(conn *c, u8 *data, u32 len) {
     if (frame_hello_parse(data + FRAME_HEADER_BYTES, len - FRAME_HEADER_BYTES, &hello) < 0) {
         return CLOSE_BAD_HELLO;
     }
-    if (!token_is_right(listener_settings(c->origin), &hello)) return CLOSE_AUTH_FAILED;
     u32 owner = worker_of_client(c->owner->gw, hello.id, hello.id_len);
     if (owner != c->owner->index) {
         conn_move(c, owner);
         return ACTION_MOVED;
     }
+    auth_identity who;
+    int result = identity_check(c, &hello, &who);
+    if (result != 0) return result;
     frame_session *s = NULL;
-    int result = session_create(c, &hello, &s);
+    result = session_create(c, &hello, &who, &s);
+    auth_forget(c);
     if (result != 0) return result;
     // Before the earlier holder of the id unsubscribes: what the other workers know stays as it is.
     subscription_options options = {.qos = 2};
@@ -255,6 +327,9 @@ static void owed_settled(pledge_line *line) {
 
 static int act_publish(conn *c, u8 *data, u32 len) {
     frame_session *s = c->proto_state;
+    u32 bytes = len - FRAME_HEADER_BYTES;
+    int wait = UNLIKELY(s->grant != NULL) ? publish_check(s, bytes) : 0;
+    if (wait != 0) return wait;
     if (s->owed.count >= LIMIT_OWED_MAX) return PROTO_WAITING;
     pledge *owed = NULL;
     publication p = {.topic = session_up_topic(s), .topic_len = s->up_len,
@@ -269,6 +344,7 @@ static int act_publish(conn *c, u8 *data, u32 len) {
         if (owed != NULL) pledge_forget(owed);
         return c->reason;
     }
+    if (UNLIKELY(s->grant != NULL)) grant_rate_charge(s->grant, rates_of(c), bytes);
     if (owed == NULL && s->owed.count > 0 && (owed = pledge_create(s->broker)) == NULL) return CLOSE_NO_MEMORY;
     if (owed != NULL) {
         pledge_line_add(&s->owed, owed, 0);
@@ -348,9 +424,31 @@ static int publish_packet(conn *c, u8 *data, u32 len) {
 }
 
 static void publish_closed(conn *c) {
+    auth_forget(c);
     if (c->proto_state == NULL) return;
     session_free(c->proto_state);
     c->proto_state = NULL;
+}
+
+// After a reload. A device that was let in when the listener had neither files nor rates has no grant yet.
+static void publish_recheck(conn *c) {
+    frame_session *s = c->proto_state;
+    if (s == NULL || s->state == STATE_ENDED) return;
+    const listener_config *conf = listener_settings(c->origin);
+    auth_identity who = {.how = conf->token[0] != '\0' ? AUTH_TOKEN : AUTH_ANONYMOUS};
+    auth_result result = who.how;
+    if (s->grant != NULL) {
+        result = grant_renew(s->grant, conf->auth, conf->anonymous);
+    } else if (who.how == AUTH_ANONYMOUS && !conf->anonymous) {
+        result = AUTH_REVOKED;
+    } else {
+        bool rated = conf->message_rate != 0 || conf->byte_rate != 0;
+        if (grant_make(broker_pool(s->broker), conf->auth, &who, rated, &s->grant) < 0) result = AUTH_BUSY;
+        grant_attach(s);
+    }
+    if (auth_lets_in(result)) return;
+    auth_revoked(c, s->client.id, s->client.id_len, result);
+    conn_close_after_flush(c, CLOSE_AUTH_FAILED);
 }
 
 static const char *publish_client_id(const conn *c, u32 *len) {
@@ -366,5 +464,6 @@ const proto proto_frame_publish = {
     .packet = publish_packet,
     .owner_by_id = true,
     .closed = publish_closed,
+    .recheck = publish_recheck,
     .client_id = publish_client_id,
 };

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "auth/attempt.h"
 #include "broker/events.h"
 #include "proto/mqtt_durable.h"
 #include "proto/mqtt_write.h"
@@ -16,7 +17,9 @@
 static mqtt_codec codec_of(const conn *c) {
     const mqtt_session *s = mqtt_session_of(c);
     return (mqtt_codec){
-        .version = s == NULL ? MQTT_UNKNOWN : s->version,
+        .version = LIKELY(s != NULL)              ? s->version
+                   : auth_exchange_of(c) != NULL ? MQTT_5 // between CONNECT and CONNACK
+                                                 : MQTT_UNKNOWN,
         .sender = MQTT_FROM_CLIENT,
         .packet_bytes_max = mqtt_conf(c)->max_packet,
     };
@@ -118,10 +121,8 @@ static int packet_take(conn *c, const mqtt_packet *packet) {
         case MQTT_DISCONNECT: return take_disconnect(c, &packet->goodbye);
         default: break;
     }
-    // AUTH: what the codec lets through from a client besides the above. No CONNECT with a method is let in,
-    // so it comes from a client that named none (5.0 section 4.12).
-    return mqtt_conn_fail(c, MQTT_REASON_PROTOCOL_ERROR, CLOSE_PROTOCOL_ERROR,
-                          "AUTH without an authentication method in CONNECT");
+    // AUTH: what the codec lets through from a client besides the above.
+    return mqtt_auth_again(c, &packet->goodbye);
 }
 
 static int mqtt_packet_in(conn *c, u8 *data, u32 len) {
@@ -129,15 +130,15 @@ static int mqtt_packet_in(conn *c, u8 *data, u32 len) {
     if (UNLIKELY(c->owner->sessions->durable != NULL) && mqtt_durable_is_behind(c->owner->sessions)) {
         return PROTO_BLOCKED;
     }
-    if (UNLIKELY(s == NULL)) return mqtt_connect_take(c, data, len);
-    if (UNLIKELY(s->subscribing != NULL) && mqtt_subscribe_waits(s)) return PROTO_WAITING;
+    if (UNLIKELY(s == NULL) && auth_exchange_of(c) == NULL) return mqtt_connect_take(c, data, len);
+    if (UNLIKELY(s != NULL && s->subscribing != NULL) && mqtt_subscribe_waits(s)) return PROTO_WAITING;
     mqtt_codec codec = codec_of(c);
     mqtt_packet packet;
     mqtt_fault fault = mqtt_parse(&codec, data, len, &packet);
     if (UNLIKELY(fault != MQTT_FAULT_NONE)) return mqtt_conn_fault(c, fault);
     worker_metrics *metrics = &c->owner->metrics;
     u8 type = packet.type;
-    int result = packet_take(c, &packet);
+    int result = LIKELY(s != NULL) ? packet_take(c, &packet) : mqtt_auth_continue(c, &packet);
     if (LIKELY(result >= 0)) counter_add(&metrics->mqtt_packets_in[type], 1);
     return result;
 }
@@ -159,6 +160,8 @@ static u8 reason_of_close(close_reason reason) {
         case CLOSE_IDLE: return MQTT_REASON_KEEP_ALIVE_TIMEOUT;
         case CLOSE_DRAIN: return MQTT_REASON_SERVER_SHUTTING_DOWN;
         case CLOSE_KICKED: return MQTT_REASON_ADMINISTRATIVE_ACTION;
+        case CLOSE_AUTH_FAILED: return MQTT_REASON_NOT_AUTHORIZED;
+        case CLOSE_TOKEN_EXPIRED: return MQTT_REASON_MAXIMUM_CONNECT_TIME;
         default: return MQTT_REASON_UNSPECIFIED;
     }
 }
@@ -179,6 +182,7 @@ static void mqtt_farewell(conn *c, close_reason reason) {
 
 static void mqtt_closed(conn *c) {
     mqtt_session *s = mqtt_session_of(c);
+    auth_forget(c);
     if (s != NULL) session_gone(s, (close_reason)c->reason);
 }
 
@@ -198,5 +202,6 @@ const proto proto_mqtt = {
     .farewell = mqtt_farewell,
     .idle_timeout_ms = mqtt_idle_timeout_ms,
     .closed = mqtt_closed,
+    .recheck = mqtt_recheck,
     .client_id = mqtt_client_id,
 };

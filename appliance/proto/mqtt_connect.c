@@ -8,6 +8,7 @@
 // of this worker's own, so that the connection stays.
 #include <string.h>
 
+#include "auth/attempt.h"
 #include "base/siphash.h"
 #include "broker/deny.h"
 #include "broker/events.h"
@@ -75,37 +76,25 @@ static int refuse_fault(conn *c, mqtt_fault fault, u8 version) {
 
 // --- may it come in? ---
 
-// Compares in time that depends on the configured token's buffer only.
-static bool token_is(const listener_config *conf, mqtt_bytes given) {
-    u8 difference = 0;
-    u32 len = 0;
-    for (u32 i = 0; i < sizeof(conf->token); i++) {
-        bool inside = conf->token[i] != 0 && len == i;
-        if (inside) len++;
-        u8 other = i < given.len ? given.data[i] : 0;
-        difference |= inside ? (u8)((u8)conf->token[i] ^ other) : 0;
+// What a client is told. It never says which part was wrong.
+static refusal refusal_of(auth_result result) {
+    switch (result) {
+    case AUTH_NO_IDENTITY:
+        return (refusal){MQTT_REASON_NOT_AUTHORIZED, CLOSE_AUTH_FAILED, "not let in without credentials"};
+    case AUTH_RATE:
+        return (refusal){MQTT_REASON_CONNECTION_RATE_EXCEEDED, CLOSE_AUTH_FAILED, "too many failures"};
+    case AUTH_BUSY: return (refusal){MQTT_REASON_SERVER_BUSY, CLOSE_AUTH_FAILED, "try again later"};
+    case AUTH_METHOD_UNKNOWN:
+        return (refusal){MQTT_REASON_BAD_AUTH_METHOD, CLOSE_AUTH_FAILED, "no such authentication method"};
+    default: return (refusal){MQTT_REASON_BAD_CREDENTIALS, CLOSE_AUTH_FAILED, "wrong credentials"};
     }
-    return difference == 0 && given.len == len;
 }
 
-static refusal identity_check(const listener_config *conf, const mqtt_connect *k) {
-    if (mqtt_property_present(&k->props, MQTT_AUTH_METHOD)) {
-        return (refusal){MQTT_REASON_BAD_AUTH_METHOD, CLOSE_AUTH_FAILED, "no such authentication method"};
-    }
-    if (conf->token[0] == 0) {
-        if (conf->anonymous) return (refusal){0};
-        return (refusal){MQTT_REASON_NOT_AUTHORIZED, CLOSE_AUTH_FAILED, "not let in without an identity"};
-    }
-    if (k->password.data == NULL) {
-        return (refusal){MQTT_REASON_NOT_AUTHORIZED, CLOSE_AUTH_FAILED, "a password is needed"};
-    }
-    if (token_is(conf, k->password)) return (refusal){0};
-    return (refusal){MQTT_REASON_BAD_CREDENTIALS, CLOSE_AUTH_FAILED, "wrong password"};
+int mqtt_connect_refuse(conn *c, const mqtt_connect *k, auth_result result) {
+    return refuse(c, k, refusal_of(result));
 }
 
 static refusal connect_check(const listener_config *conf, const mqtt_connect *k) {
-    refusal r = identity_check(conf, k);
-    if (r.reason != 0) return r;
     if (k->client_id.len > LIMIT_CLIENT_ID_BYTES) {
         return (refusal){MQTT_REASON_CLIENT_ID_INVALID, CLOSE_BAD_HELLO, "client id too long"};
     }
@@ -219,12 +208,16 @@ static void connack_properties(const mqtt_session *s, const listener_config *con
     }
 }
 
-static int accept_send(mqtt_session *s, const mqtt_connect *k, bool present) {
+static int accept_send(mqtt_session *s, const mqtt_connect *k, bool present, mqtt_bytes auth_data) {
     u8 room[LIMIT_MQTT_CONNACK_BYTES];
     mqtt_property_list list = {.data = room, .capacity = sizeof(room)};
     mqtt_connack answer = {.session_present = present && s->version != MQTT_3_1};
     if (s->version == MQTT_5) {
         connack_properties(s, mqtt_conf(s->conn), k, &list);
+        if (auth_data.data != NULL) {
+            (void)mqtt_property_put_bytes(&list, MQTT_AUTH_METHOD, mqtt_property_bytes(&k->props, MQTT_AUTH_METHOD));
+            (void)mqtt_property_put_bytes(&list, MQTT_AUTH_DATA, auth_data);
+        }
         answer.props = mqtt_property_list_end(&list);
     }
     return connack_send(s->conn, s->version, s->packet_bytes_max, &answer);
@@ -264,14 +257,42 @@ static void tell_event(const mqtt_session *s, const mqtt_connect *k, bool presen
     events_connect(s->owner, &e);
 }
 
-static int session_open(conn *c, const mqtt_connect *k, const char *id, u32 len) {
+// Its will is published in its name: judged like a message of its own.
+static bool will_is_allowed(auth_grant *g, const mqtt_connect *k, const char *id, u32 len) {
+    if (!k->has_will || g == NULL) return true;
+    return grant_allows(g, id, len, ACL_WRITE, (const char *)k->will_topic.data, k->will_topic.len);
+}
+
+// The client's rights, before anything of a session is touched. 0, or what packet() returns after a refusal.
+static int grant_open(conn *c, const mqtt_connect *k, const char *id, u32 len, const auth_identity *who,
+                      auth_grant **out) {
+    static const refusal full = {MQTT_REASON_QUOTA_EXCEEDED, CLOSE_QUOTA, "no room for another session"};
+    static const refusal will = {MQTT_REASON_NOT_AUTHORIZED, CLOSE_NOT_SUPPORTED, "will topic is refused"};
+    const listener_config *conf = mqtt_conf(c);
+    pool *memory = broker_pool(c->owner->broker);
+    bool rated = conf->message_rate != 0 || conf->byte_rate != 0;
+    if (grant_make(memory, conf->auth, who, rated, out) < 0) return refuse(c, k, full);
+    if (will_is_allowed(*out, k, id, len)) return 0;
+    counter_add(&c->owner->metrics.publish_denied, 1);
+    grant_free(memory, *out);
+    return refuse(c, k, will);
+}
+
+static int session_open(conn *c, const mqtt_connect *k, const char *id, u32 len, const auth_identity *who,
+                        mqtt_bytes auth_data) {
     static const refusal full = {MQTT_REASON_QUOTA_EXCEEDED, CLOSE_QUOTA, "no room for another session"};
     bool present;
+    auth_grant *grant = NULL;
+    int result = grant_open(c, k, id, len, who, &grant);
+    if (result != 0) return result;
     mqtt_session *s = session_claim(c, k, id, len, &present);
     if (s == NULL) {
+        grant_free(broker_pool(c->owner->broker), grant);
         counter_add(&c->owner->metrics.mqtt_sessions_refused, 1);
         return refuse(c, k, full);
     }
+    grant_free(mqtt_pool(s), s->grant); // of its last connection
+    s->grant = grant;
     if (k->has_will && (s->will = mqtt_will_create(s, k)) == NULL) {
         if (present) mqtt_session_await(s);
         else mqtt_session_end(s);
@@ -281,7 +302,7 @@ static int session_open(conn *c, const mqtt_connect *k, const char *id, u32 len)
     mqtt_session_attach(s, c);
     mqtt_durable_begin(s);
     conn_timer_update(c);
-    int result = accept_send(s, k, present);
+    result = accept_send(s, k, present, auth_data);
     if (result != 0) {
         mqtt_will_free(s); // it was never a client
         return result;
@@ -292,16 +313,8 @@ static int session_open(conn *c, const mqtt_connect *k, const char *id, u32 len)
     return 0;
 }
 
-int mqtt_connect_take(conn *c, const u8 *data, u32 len) {
+int mqtt_connect_finish(conn *c, const mqtt_connect *k, const auth_identity *who, mqtt_bytes auth_data) {
     worker *w = c->owner;
-    const listener_config *conf = mqtt_conf(c);
-    mqtt_codec codec = {.sender = MQTT_FROM_CLIENT, .packet_bytes_max = conf->max_packet};
-    mqtt_packet packet;
-    mqtt_fault fault = mqtt_parse(&codec, data, len, &packet);
-    if (fault != MQTT_FAULT_NONE) return refuse_fault(c, fault, packet.version);
-    const mqtt_connect *k = &packet.connect;
-    refusal r = connect_check(conf, k);
-    if (r.reason != 0) return refuse(c, k, r);
     char assigned[ASSIGNED_ID_BYTES];
     const char *id = (const char *)k->client_id.data;
     u32 id_len = k->client_id.len;
@@ -310,11 +323,45 @@ int mqtt_connect_take(conn *c, const u8 *data, u32 len) {
         id = assigned;
         id_len = sizeof(assigned);
     }
-    u32 owner = worker_of_client(w->gw, id, id_len);
+    counter_add(&w->metrics.mqtt_packets_in[MQTT_CONNECT], 1);
+    int result = session_open(c, k, id, id_len, who, auth_data);
+    if (result == 0) auth_forget(c); // last: k and who may lie in it
+    return result;
+}
+
+// Who is it? 0 when it is let in.
+static int identity_check(conn *c, const mqtt_connect *k, auth_identity *who) {
+    auth_request r = {
+        .user = (const char *)k->user_name.data,
+        .user_len = k->user_name.len,
+        .secret = k->password.data,
+        .secret_len = k->password.len,
+        .client = (const char *)k->client_id.data,
+        .client_len = k->client_id.len,
+    };
+    if (auth_judge(c, &r, who) == AUTH_WAITS) return PROTO_WAITING;
+    return auth_lets_in(who->how) ? 0 : mqtt_connect_refuse(c, k, who->how);
+}
+
+int mqtt_connect_take(conn *c, const u8 *data, u32 len) {
+    const worker *w = c->owner;
+    const listener_config *conf = mqtt_conf(c);
+    mqtt_codec codec = {.sender = MQTT_FROM_CLIENT, .packet_bytes_max = conf->max_packet};
+    mqtt_packet packet;
+    mqtt_fault fault = mqtt_parse(&codec, data, len, &packet);
+    if (fault != MQTT_FAULT_NONE) return refuse_fault(c, fault, packet.version);
+    const mqtt_connect *k = &packet.connect;
+    refusal r = connect_check(conf, k);
+    if (r.reason != 0) return refuse(c, k, r);
+    // One without an id gets one of this worker's: it stays.
+    const char *id = (const char *)k->client_id.data;
+    u32 owner = k->client_id.len == 0 ? w->index : worker_of_client(w->gw, id, k->client_id.len);
     if (owner != w->index) {
         conn_move(c, owner);
         return 0;
     }
-    counter_add(&w->metrics.mqtt_packets_in[MQTT_CONNECT], 1);
-    return session_open(c, k, id, id_len);
+    if (mqtt_property_present(&k->props, MQTT_AUTH_METHOD)) return mqtt_auth_begin(c, k, data, len);
+    auth_identity who;
+    int result = identity_check(c, k, &who);
+    return result != 0 ? result : mqtt_connect_finish(c, k, &who, (mqtt_bytes){0});
 }

@@ -108,6 +108,10 @@ static delivery_result deliver_retained(mqtt_session *s, delivery *d) {
 
 static delivery_result session_deliver(subscriber *to, delivery *d) {
     mqtt_session *s = CONTAINER_OF(to, mqtt_session, subscriber);
+    if (!mqtt_may(s, ACL_READ, d->publication->topic, d->publication->topic_len)) {
+        counter_add(&mqtt_metrics(s)->read_denied, 1);
+        return DELIVERY_DROPPED;
+    }
     if (d->retained) return deliver_retained(s, d);
     delivery_result result = d->qos == 0 ? deliver_qos_0(s, d) : deliver_acknowledged(s, d);
     if (result == DELIVERY_REFUSED) s->flags |= MQTT_SHARED_WAITS;

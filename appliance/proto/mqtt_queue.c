@@ -264,8 +264,10 @@ int mqtt_entry_send(mqtt_session *s, const mqtt_entry *e) {
 }
 
 void mqtt_count_unsent(mqtt_session *s, int result) {
+    if (result == MQTT_SEND_DENIED) counter_add(&mqtt_metrics(s)->read_denied, 1);
     mqtt_dropped(s, result == MQTT_SEND_EXPIRED     ? MQTT_DROP_EXPIRED
                     : result == MQTT_SEND_TOO_LARGE ? MQTT_DROP_TOO_LARGE
+                    : result == MQTT_SEND_DENIED    ? MQTT_DROP_DENIED
                                                     : MQTT_DROP_NO_MEMORY);
 }
 

@@ -194,6 +194,14 @@ static u8 refusal_of(const conn *c, const mqtt_publish *p, mqtt_bytes topic) {
                 (topic.len >= 7 && memcmp(name, "$share/", 7) == 0) ||
                 (topic.len >= 8 && memcmp(name, "$events/", 8) == 0);
     if (ours || deny_topic(conf->deny_publish, name, topic.len)) return MQTT_REASON_NOT_AUTHORIZED;
+    if (!mqtt_may(mqtt_session_of(c), ACL_WRITE, name, topic.len)) {
+        counter_add(&c->owner->metrics.publish_denied, 1);
+        return MQTT_REASON_NOT_AUTHORIZED;
+    }
+    if (UNLIKELY(conf->max_topic_levels != 0) &&
+        topic_level_count(name, topic.len) > conf->max_topic_levels) {
+        return MQTT_REASON_TOPIC_NAME_INVALID;
+    }
     if (conf->check_payload_format && mqtt_property_number(&p->props, MQTT_PAYLOAD_FORMAT, 0) == 1 &&
         !utf8_is_valid((const char *)p->payload.data, p->payload.len)) {
         return MQTT_REASON_PAYLOAD_FORMAT_INVALID;
@@ -345,6 +353,7 @@ static void publish_count(const mqtt_session *s, const mqtt_publish *p) {
 int mqtt_receive_publish(conn *c, const mqtt_publish *p) {
     mqtt_session *s = mqtt_session_of(c);
     int result = publish_check(c, p);
+    if (result == 0 && UNLIKELY(s->grant != NULL)) result = mqtt_rate_check(s, p->payload.len);
     if (result != 0) return result;
     if (p->qos > 0 && mqtt_receive_waits(s)) return PROTO_WAITING;
     if (p->qos == 2) {
@@ -371,6 +380,7 @@ int mqtt_receive_publish(conn *c, const mqtt_publish *p) {
         if (result != 0) return result;
     }
     publish_count(s, p);
+    if (UNLIKELY(s->grant != NULL)) mqtt_rate_charge(s, p->payload.len);
     return publish_answer(c, p, reason, owed);
 }
 

@@ -133,6 +133,8 @@ static int send_with(mqtt_session *s, const mqtt_outgoing *out, message *m, u8 *
 
 int mqtt_publish_send(mqtt_session *s, const mqtt_outgoing *out, message *m) {
     ASSERT(mqtt_session_online(s));
+    // It was allowed when it came; since then the client may have come back as somebody else, or with other rights.
+    if (!mqtt_may(s, ACL_READ, out->topic, out->topic_len)) return MQTT_SEND_DENIED;
     if (out->expires_ns != 0 && out->expires_ns <= s->owner->now_ns) return MQTT_SEND_EXPIRED;
     u8 room[OWN_BYTES];
     u64 need = (u64)out->id_count * ID_BYTES_MAX + OWN_FIXED_BYTES;

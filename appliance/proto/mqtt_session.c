@@ -127,6 +127,7 @@ static void session_free(mqtt_session *s) {
     mqtt_subscribe_free(s);
     mqtt_inbound_free(s);
     mqtt_will_free(s);
+    grant_free(mqtt_pool(s), s->grant);
     work_forget(s);
     timer_cancel(w->wheel, &s->timer);
     client_release(w->broker, &s->client);
@@ -176,6 +177,7 @@ void mqtt_session_attach(mqtt_session *s, conn *c) {
     timer_cancel(s->owner->wheel, &s->timer);
     s->conn = c;
     c->proto_state = s;
+    mqtt_grant_attach(s);
     counter_add(&mqtt_metrics(s)->mqtt_online, 1);
     broker_subscriber_changed(mqtt_broker(s), &s->subscriber);
 }
@@ -183,6 +185,7 @@ void mqtt_session_attach(mqtt_session *s, conn *c) {
 void mqtt_session_detach(mqtt_session *s) {
     ASSERT(s->conn != NULL);
     conn *c = s->conn;
+    mqtt_grant_detach(s);
     s->conn = NULL;
     c->proto_state = NULL;
     s->flags &= (u8)~MQTT_WORK_CLOSE;

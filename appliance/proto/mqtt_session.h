@@ -18,6 +18,7 @@
 #ifndef SLUICE_PROTO_MQTT_SESSION_H
 #define SLUICE_PROTO_MQTT_SESSION_H
 
+#include "auth/grant.h"
 #include "broker/broker.h"
 #include "broker/clients.h"
 #include "broker/message.h"
@@ -58,6 +59,7 @@ struct mqtt_session {
     mqtt_inbound *in;          // NULL: no open QoS 2 exchange, no alias
     mqtt_will *will;
     mqtt_keep *keep;           // NULL: nothing of it is in the log
+    auth_grant *grant;         // NULL: may do everything
     mqtt_subscribing *subscribing; // SUBSCRIBEs without SUBACK or with retained messages left
     mqtt_stream_sub *streams;  // subscriptions on $stream/
     mqtt_session *work_next;
@@ -158,6 +160,31 @@ int mqtt_ack_send(const mqtt_session *s, mqtt_type type, u16 packet_id, u8 reaso
 
 // --- mqtt_connect.c --- A CONNECT as it came (len bytes at data) and what the parser found.
 int mqtt_connect_take(conn *c, const u8 *data, u32 len);
+// The end of an exchange: the client of a CONNECT is let in as who, with authentication data for the CONNACK; or it is
+// refused. Return as proto.packet.
+int mqtt_connect_finish(conn *c, const mqtt_connect *k, const auth_identity *who, mqtt_bytes auth_data);
+int mqtt_connect_refuse(conn *c, const mqtt_connect *k, auth_result result);
+
+// --- mqtt_auth.c --- Enhanced authentication (5.0 section 4.12), and what a client may do.
+
+// A CONNECT with an authentication method. Returns as proto.packet.
+int mqtt_auth_begin(conn *c, const mqtt_connect *k, const u8 *data, u32 len);
+// A packet of a client whose exchange is under way and that has no session yet.
+int mqtt_auth_continue(conn *c, const mqtt_packet *packet);
+// An AUTH packet of a client that is connected.
+int mqtt_auth_again(conn *c, const mqtt_goodbye *packet);
+// The session has its connection and its grant: its token's end is watched.
+void mqtt_grant_attach(mqtt_session *s);
+void mqtt_grant_detach(mqtt_session *s);
+// proto.recheck.
+void mqtt_recheck(conn *c);
+// Whether the client may write a topic, or read it.
+static inline bool mqtt_may(const mqtt_session *s, u8 access, const char *topic, u32 len) {
+    return LIKELY(s->grant == NULL) || grant_allows(s->grant, s->id, s->client.id_len, access, topic, len);
+}
+// Whether a message of so many bytes is within the client's rates. 0, or what packet() returns.
+int mqtt_rate_check(mqtt_session *s, u32 bytes);
+void mqtt_rate_charge(mqtt_session *s, u32 bytes);
 
 // --- mqtt_will.c ---
 
@@ -262,8 +289,8 @@ typedef struct mqtt_outgoing {
     u8 qos;
     bool retain, dup;
 } mqtt_outgoing;
-// What mqtt_publish_send returns besides 0 and a close_reason (no room, no memory).
-enum { MQTT_SEND_EXPIRED = -1, MQTT_SEND_TOO_LARGE = -2 };
+// What mqtt_publish_send returns besides 0 and a close_reason (no room, no memory); DENIED: by the client's rights.
+enum { MQTT_SEND_EXPIRED = -1, MQTT_SEND_TOO_LARGE = -2, MQTT_SEND_DENIED = -3 };
 // Queues a PUBLISH for an online session. m: the stored message, NULL when there is none.
 int mqtt_publish_send(mqtt_session *s, const mqtt_outgoing *out, message *m);
 

@@ -10,6 +10,7 @@
 
 #include "broker/deny.h"
 #include "broker/events.h"
+#include "broker/topic.h"
 #include "proto/mqtt_durable.h"
 #include "proto/mqtt_stream.h"
 #include "proto/mqtt_write.h"
@@ -235,11 +236,18 @@ static u8 refusal_of(const conn *c, const mqtt_filter *f, u32 id) {
     const listener_config *conf = mqtt_conf(c);
     const char *filter = (const char *)f->filter.data;
     bool wildcard = memchr(filter, '+', f->filter.len) != NULL || memchr(filter, '#', f->filter.len) != NULL;
-    if (f->too_deep) return MQTT_REASON_TOPIC_FILTER_INVALID;
+    bool deep = conf->max_topic_levels != 0 &&
+                topic_level_count(filter, f->filter.len) > conf->max_topic_levels;
+    if (f->too_deep || deep) return MQTT_REASON_TOPIC_FILTER_INVALID;
     if (f->share.data != NULL && !conf->shared_available) return MQTT_REASON_SHARED_NOT_SUPPORTED;
     if (wildcard && !conf->wildcard_available) return MQTT_REASON_WILDCARDS_NOT_SUPPORTED;
     if (id != 0 && !conf->subscription_ids_available) return MQTT_REASON_SUBSCRIPTION_IDS_NOT_SUPPORTED;
     if (conf->deny_subscribe[0] != 0 && deny_filter(conf->deny_subscribe, filter, f->filter.len)) {
+        return MQTT_REASON_NOT_AUTHORIZED;
+    }
+    const mqtt_session *s = mqtt_session_of(c);
+    if (s->grant != NULL && !grant_allows_filter(s->grant, s->id, s->client.id_len, filter, f->filter.len)) {
+        counter_add(&c->owner->metrics.subscribe_denied, 1);
         return MQTT_REASON_NOT_AUTHORIZED;
     }
     return 0;

@@ -149,6 +149,13 @@ void mqtt_will_publish(mqtt_session *s) {
     will->session = NULL;
     if (s->conn == NULL && s->keep != NULL && s->keep->left_ms != 0) mqtt_durable_left_at(s, s->keep->left_ms);
     timer_cancel(s->owner->wheel, &will->timer);
+    // Its topic was allowed at the CONNECT; a reload may have changed that.
+    if (!mqtt_may(s, ACL_WRITE, (const char *)will->bytes, will->topic_len)) {
+        counter_add(&mqtt_metrics(s)->publish_denied, 1);
+        mqtt_dropped(s, MQTT_DROP_DENIED);
+        will_release(will);
+        return;
+    }
     if (all->wills == NULL && publish_now(will) == 0) {
         will_release(will);
         return;

@@ -13,7 +13,7 @@ from harness.vm import SLOWER, Vm
 CONNS = 50000
 CONFIG = b"""
 listener devices { protocol = frame; bind = "0.0.0.0:7000"; mode = echo; rcvbuf = 32k; idle_timeout = 1h; }
-admin { bind = "0.0.0.0:9600"; }
+admin { bind = "0.0.0.0:9600"; anonymous = yes; }
 """
 # Both ends: two sockets, two descriptors and files, and what the gateway's ring needs for one (docs/kernel.md).
 KERNEL_BYTES_MAX = 10 * 1024

@@ -14,7 +14,7 @@ from harness.vm import Vm
 
 CONFIG = """
 listener devices {{ protocol = frame; bind = "0.0.0.0:7000"; mode = echo; }}
-admin {{ bind = "0.0.0.0:9600"; }}
+admin {{ bind = "0.0.0.0:9600"; anonymous = yes; }}
 update {{ keys = "{keys}"; after = 1s; within = {within}; reach = "{reach}"; }}
 """
 GUARD_S = 120

@@ -16,6 +16,7 @@
 
 #include "broker/broker.h"
 #include "net/listener.h"
+#include "net/tls.h"
 #include "random.h"
 #include "worker.h"
 
@@ -210,6 +211,36 @@ void conn_close(conn *c, close_reason reason) {
     if (c->reason == CLOSE_NONE) c->reason = (u8)reason;
     if (c->proto->closed != NULL) c->proto->closed(c);
     c->proto_state = NULL;
+}
+
+const char *tls_peer_identity(const conn *c, u32 *len) {
+    (void)c, (void)len;
+    return NULL;
+}
+
+void *worker_buf_alloc(worker *w, u32 bytes, u32 *size) {
+    (void)w;
+    *size = bytes;
+    return malloc(bytes);
+}
+
+void worker_buf_free(worker *w, void *buf, u32 size) {
+    (void)w, (void)size;
+    free(buf);
+}
+
+void conn_close_after_flush(conn *c, close_reason reason) {
+    conn_close(c, reason);
+}
+
+void conn_end(conn *c, close_reason reason) {
+    conn_close(c, reason);
+}
+
+const char *conn_peer_text(const conn *c, char out[CONN_PEER_TEXT]) {
+    (void)c;
+    snprintf(out, CONN_PEER_TEXT, "fake");
+    return out;
 }
 
 void conn_move(conn *c, u32 to_worker) {

@@ -117,7 +117,7 @@ static const char full[] =
     "memory_max = 512m; drain_timeout = 3s; recv_bufs = 1024; min_wait = 50us; sqpoll = yes;\n"
     "max_sessions = 10; sys_interval = off; events = yes; user = \"991:991\"; sandbox = debug;\n"
     "shared_strategy = sticky; retained_messages_max = 5; retained_bytes_max = 1m;\n"
-    "admin { enabled = no; bind = \"[::1]:9700\" }\n"
+    "admin { enabled = no; bind = \"[::1]:9700\"; token_file = \"/t\"; anonymous = yes }\n"
     "log { level = debug; ring = 1m; stderr = no; file = \"/l\"; file_max = 1g; file_keep = 9;\n"
     "  syslog = \"udp:10.0.0.1:514\"; connections = yes }\n"
     "listener one { protocol = frame; bind = \"0.0.0.0:7001\"; mode = publish; max_frame = 1k; "
@@ -140,7 +140,10 @@ static const char full[] =
     "= 7;\n"
     "  queue_policy = oldest; response_info = \"r/%i\"; deny_subscribe = [\"a/#\", \"+/b\"]; "
     "deny_publish = \"c\";\n"
-    "  transport = websocket; ws_path = \"/p\"; ws_origins = [\"https://a.example\", \"*\"]; ws_max_frame = 2k }\n";
+    "  transport = websocket; ws_path = \"/p\"; ws_origins = [\"https://a.example\", \"*\"]; ws_max_frame = 2k;\n"
+    "  password_file = \"/p\"; acl_file = \"/a\"; jwt_key_file = \"/j\"; jwt_issuer = i; jwt_audience = me;\n"
+    "  auth_delay = 1s; auth_failures = 7; message_rate = 8; byte_rate = 9k; rate_policy = disconnect;\n"
+    "  jwt_leeway = 5s; connect_rate_per_address = 10; max_topic_levels = 11 }\n";
 
 static void test_every_setting(void **state) {
     (void)state;
@@ -217,6 +220,13 @@ static void test_every_setting(void **state) {
     assert_string_equal(m->ws_path, "/p");
     assert_string_equal(m->ws_origins, "https://a.example\n*\n");
     assert_int_equal(m->ws_max_frame, 2048);
+    assert_string_equal(parsed->admin_token_file, "/t");
+    assert_true(parsed->admin_anonymous && !m->anonymous); // m has accounts
+    assert_true(m->password_file[1] == 'p' && m->acl_file[1] == 'a' && m->jwt_key_file[1] == 'j');
+    assert_true(m->jwt_issuer[0] == 'i' && m->jwt_audience[0] == 'm' && m->jwt_leeway_s == 5);
+    assert_true(m->auth_delay_ms == 1000 && m->auth_failures == 7);
+    assert_true(m->message_rate == 8 && m->byte_rate == 9u << 10 && m->rate_policy == RATE_DISCONNECT);
+    assert_true(m->connect_rate_per_address == 10 && m->max_topic_levels == 11);
     // The text above names every key of the gateway's own sections: a new one can not be forgotten here.
     for (u32 i = 0; i < schema_setting_count; i++) {
         section_kind k = schema_settings[i].section;
@@ -417,8 +427,11 @@ static void test_who_may_publish_is_decided(void **state) {
     assert_string_equal(
         error.text,
         "t:1: listener a: bind: 0.0.0.0:7000 can be reached from other machines and anybody "
-        "could publish; set token = \"...\", or anonymous = yes if that is what you want");
+        "could publish; set password_file, jwt_key_file or token, or anonymous = yes if that is what you want");
     assert_int_equal(parse_publish("[::ffff:10.1.1.1]:7000", ""), -EINVAL);
+    assert_int_equal(parse_publish("0.0.0.0:7000", "password_file = \"/p\""), 0);
+    assert_int_equal(parse_publish("0.0.0.0:7000", "acl_file = \"/a\""), -EINVAL); // says nothing about who it is
+    accepted("admin { bind = \"0.0.0.0:1\"; anonymous = yes }\nlistener a { protocol = frame; bind = 127.0.0.1:0 }");
     assert_int_equal(parse_publish("0.0.0.0:7000", "anonymous = yes"), 0);
     assert_true(parsed->listeners[0].anonymous);
     assert_int_equal(parse_publish("0.0.0.0:7000", "token = x"), 0);
@@ -433,7 +446,7 @@ static void test_who_may_publish_is_decided(void **state) {
     }
     assert_int_equal(parse_publish("127.0.0.1:0", "anonymous = no"), -EINVAL);
     assert_non_null(
-        strstr(error.text, "t:2: listener a: anonymous: no, and no token: nobody could publish"));
+        strstr(error.text, "t:2: listener a: anonymous: no, and nothing that proves who a client is: nobody"));
     assert_int_equal(parse_publish("127.0.0.1:0", "token = x; anonymous = yes"), -EINVAL);
     assert_non_null(strstr(error.text, "yes lets devices in without the token"));
     // Echo and ack carry no identity: nothing to decide, and nothing may look as if it were.

@@ -156,9 +156,16 @@ static void test_accounts_and_tls_are_named(void **state) {
     assert_int_equal(convert("listener 8883\ncertfile /c\nkeyfile /k\ncafile /ca\nrequire_certificate "
                              "true\npassword_file /p\nacl_file /a\n"), 0);
     assert_has(made, "tls { cert = \"/c\"; key = \"/k\"; client_ca = \"/ca\"; }");
-    assert_has(said, "6: password_file /p: accounts are not available");
-    assert_has(said, "7: acl_file: access rights by user");
+    assert_has(made, "password_file = \"/p\";");
+    assert_has(made, "acl_file = \"/a\";");
     assert_has(made, "anonymous = no;");
+    assert_lacks(made, "to be set: the password");
+    assert_int_equal(convert("per_listener_settings true\nlistener 1\npassword_file /p\nlistener 2\n"
+                             "plugin /x.so\n"), 0);
+    assert_has(said, "5: plugin /x.so: accounts of this kind are not available");
+    assert_has(made, "password_file = \"/p\";");
+    assert_has(strstr(made, "listener mqtt-2"), "to be set: the password");
+    assert_int_equal(convert("acl_file\n"), 1);
 }
 
 int main(void) {
