@@ -20,13 +20,13 @@ static bool due(const store *s) {
     bool short_of_space = used * 2 > segments_max(s) || s->spare_error != 0;
     return short_of_space && since > 0 &&
            (s->segment_count > 1 && s->segments[s->segment_count - 1]->base > s->checkpoint) &&
-           s->now_ns > s->reclaim_next_ns;
+           s->now_ns >= s->checkpoint_retry_ns;
 }
 
 static int append_table(store *s, meta_type type, const void *data, size_t bytes) {
     store_pos ignored;
     struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
-    return store_put(s, STORE_META, 0, STORE_VITAL, type, NULL, s->now_ms, &part, 1, &ignored);
+    return store_put(s, STORE_META, 0, STORE_VITAL | STORE_LAST, type, NULL, s->now_ms, &part, 1, &ignored);
 }
 
 static int append_segments(store *s) {
@@ -46,7 +46,8 @@ static int append_segments(store *s) {
 // The log's own state, as it is at this very place.
 static int begin(store *s) {
     store_pos start;
-    int result = store_put(s, STORE_META, 0, STORE_VITAL, META_CHECKPOINT, NULL, s->now_ms, NULL, 0, &start);
+    int result =
+        store_put(s, STORE_META, 0, STORE_VITAL | STORE_LAST, META_CHECKPOINT, NULL, s->now_ms, NULL, 0, &start);
     if (result == 0) result = append_segments(s); // empties the table of moves at a start
     for (u32 at = 0; result == 0 && at < s->moved.count; at += MOVED_PIECE) {
         u32 count = MIN(s->moved.count - at, MOVED_PIECE);
@@ -78,8 +79,8 @@ static void keepers_slice(store *s) {
 
 static void append_complete(store *s) {
     struct iovec part = {.iov_base = &s->checkpoint_next, .iov_len = sizeof(s->checkpoint_next)};
-    int result =
-        store_put(s, STORE_META, 0, STORE_VITAL, META_COMPLETE, NULL, s->now_ms, &part, 1, &s->checkpoint_settle);
+    int result = store_put(s, STORE_META, 0, STORE_VITAL | STORE_LAST, META_COMPLETE, NULL, s->now_ms, &part, 1,
+                           &s->checkpoint_settle);
     if (result == 0) s->checkpoint_phase = CHECKPOINT_COMMIT;
 }
 
@@ -106,7 +107,7 @@ void checkpoint_turn(store *s) {
         if (s->buffer_count > 1 || s->dying_count > 0) return;
         if (begin(s) < 0) {
             s->checkpoint_phase = CHECKPOINT_IDLE;
-            s->reclaim_next_ns = s->now_ns + LIMIT_STORE_RETRY_MS * NS_PER_MS;
+            s->checkpoint_retry_ns = s->now_ns + LIMIT_STORE_RETRY_MS * NS_PER_MS;
             return;
         }
         s->checkpoint_kind = STORE_NONE + 1;
@@ -149,5 +150,5 @@ int checkpoint_convert_begin(store *s) {
 int checkpoint_converted(store *s) {
     struct iovec part = {.iov_base = &s->checkpoint_next, .iov_len = sizeof(s->checkpoint_next)};
     store_pos ignored;
-    return store_put(s, STORE_META, 0, STORE_VITAL, META_COMPLETE, NULL, s->now_ms, &part, 1, &ignored);
+    return store_put(s, STORE_META, 0, STORE_VITAL | STORE_LAST, META_COMPLETE, NULL, s->now_ms, &part, 1, &ignored);
 }

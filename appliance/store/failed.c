@@ -93,8 +93,8 @@ static int again(store *s, buffer *old, u32 *size) {
     struct iovec part = {.iov_base = (void *)(uintptr_t)r->data, .iov_len = r->len};
     store_pos ignored;
     moved_entry rest = s->moved.rest;
-    int result = store_put(s, r->kind, (r->flags & STORE_KEEP ? RECORD_KEEP : 0u) | RECORD_MOVED, STORE_VITAL,
-                           META_NONE, &moved, r->time_ms, &part, 1, &ignored);
+    int result = store_put(s, r->kind, (r->flags & STORE_KEEP ? RECORD_KEEP : 0u) | RECORD_MOVED,
+                           STORE_VITAL | STORE_LAST, META_NONE, &moved, r->time_ms, &part, 1, &ignored);
     if (result < 0) return result;
     moved_rest(&s->moved, rest.origin, rest.to);
     buffer_open(s)->retry_upto = pos + view.size;

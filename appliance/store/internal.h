@@ -19,6 +19,10 @@
 
 #define PATH_BYTES 320u
 
+// Beside STORE_VITAL, for the log's own records and copies: may take the last spare segment, without which nothing
+// could be copied and so nothing freed.
+enum { STORE_LAST = 1u << 2 };
+
 typedef struct segment {
     store_pos base;
     u64 bytes;
@@ -155,6 +159,7 @@ struct store {
     u32 checkpoint_kind;
     bool checkpoint_begin;
     store_pos checkpoint_settle;
+    u64 checkpoint_retry_ns;
     u64 checkpoint_started_bytes, checkpoint_last_bytes; // appended then; size of the last one
 
     reclaim_phase reclaim_phase;

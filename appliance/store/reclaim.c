@@ -14,7 +14,7 @@
 #define SURVEY_NS (10 * NS_PER_S)     // without need, one segment is looked at so often
 #define BAD_BLOCK_BYTES 4096u         // skipped where the disk can not read
 #define COPY_PERCENT 25               // copied without need when no more than this lives
-#define COPY_PERCENT_SHORT 90         // and when space is short
+#define COPY_PERCENT_SHORT 50         // and when space is short: copying more would only wear the disk
 
 static bool is_candidate(const store *s, const segment *seg) {
     return seg != s->active && !seg->dying && seg->refs == 0 && seg->end <= s->checkpoint;
@@ -36,19 +36,25 @@ static bool space_is_short(const store *s) {
 // What to look at: a copy that was begun; what seems dead; what is worth copying; else whatever was not looked
 // at longest.
 static segment *choose(store *s) {
-    segment *best = NULL, *oldest = NULL;
+    segment *best = NULL, *oldest = NULL, *begun = NULL;
     bool is_short = space_is_short(s);
     bool half = (s->segment_count + s->spare_count) * 2 > segments_max(s);
     for (u32 i = 0; i < s->segment_count; i++) {
         segment *seg = s->segments[i];
         if (!is_candidate(s, seg)) continue;
-        if (seg->copied_upto != 0) return seg;
+        if (seg->copied_upto != 0) begun = seg;
         if (best == NULL || seg->live_bytes < best->live_bytes) best = seg;
         if (oldest == NULL || seg->surveyed_ns < oldest->surveyed_ns) oldest = seg;
     }
     if (best == NULL) return NULL;
     u32 percent = live_percent(best, best->live_bytes);
     bool fresh = best->surveyed_ns == 0 || s->now_ns > best->surveyed_ns + NS_PER_S;
+    // Without a segment to copy into only what is dead altogether helps.
+    if (s->spare_count == 0) {
+        if (best->live_bytes <= 0 && fresh) return best;
+        return oldest->surveyed_ns == 0 || s->now_ns > oldest->surveyed_ns + NS_PER_S ? oldest : NULL;
+    }
+    if (begun != NULL) return begun;
     if (percent == 0 && fresh) return best;
     if (half && percent <= COPY_PERCENT && fresh) return best;
     if (is_short && percent <= COPY_PERCENT_SHORT && fresh) return best;
@@ -68,8 +74,8 @@ static int copy_one(store *s, const record_view *view) {
     record_moved moved = {.origin = r->origin, .from = r->pos};
     struct iovec part = {.iov_base = (void *)(uintptr_t)r->data, .iov_len = r->len};
     store_pos to;
-    int result = store_put(s, r->kind, RECORD_KEEP | RECORD_MOVED, STORE_VITAL, META_NONE, &moved, r->time_ms,
-                           &part, 1, &to);
+    int result = store_put(s, r->kind, RECORD_KEEP | RECORD_MOVED, STORE_VITAL | STORE_LAST, META_NONE, &moved,
+                           r->time_ms, &part, 1, &to);
     if (result < 0) return result;
     // What stands behind it in the victim, and is a copy too, is found there until it is its turn.
     if (view->from != 0) moved_rest(&s->moved, r->origin + 1, r->pos + view->size);
@@ -98,7 +104,7 @@ static void counted(store *s) {
     if (s->reclaim_live == 0) {
         s->reclaim_settle = 0;
         s->reclaim_phase = RECLAIM_RELEASE;
-    } else if (pays || seg->copied_upto != 0) {
+    } else if (s->spare_count > 0 && (pays || seg->copied_upto != 0)) {
         s->reclaim_at = MAX(seg->base + SEGMENT_HEAD_BYTES, seg->copied_upto);
         if (seg->copied_upto == UINT64_MAX) s->reclaim_at = seg->end;
         s->reclaim_phase = RECLAIM_COPY;
@@ -158,7 +164,7 @@ static void reclaim_arrived(read_op *r, int result) {
     }
     bool went_on = block_look(s, r->data, r->got);
     if (!went_on) {
-        s->reclaim_next_ns = s->now_ns + NS_PER_MS;
+        if (s->spare_count == 0) ended(s, 100 * NS_PER_MS); // no place to copy to
         return;
     }
     if (s->reclaim_at == before) { // the record is longer than the block, or nothing can be read there

@@ -201,6 +201,8 @@ void segments_turn(store *s) {
     // A log that nothing was ever put into has one spare and no more.
     bool used = s->segment_count > 0 || s->retry_count > 0;
     bool wanted = used && s->spare_count + s->dying_count < LIMIT_STORE_RESERVE_SEGMENTS + 1;
+    int error;
+    if (s->in_reserve && segments_can_roll(s, 0, &error)) s->in_reserve = false;
     if (!wanted || s->spares_coming > 0 || files >= segments_max(s) || s->now_ns < s->spare_retry_ns) return;
     if (s->stopping && s->retry_count == 0) return;
     if (file_submit(s, TASK_MAKE_SPARE, NULL)) s->spares_coming++;
@@ -240,8 +242,8 @@ void segment_release(store *s, segment *seg) {
 // --- rolling ---
 
 bool segments_can_roll(const store *s, u32 flags, int *error) {
-    bool any = (flags & STORE_VITAL) != 0 || s->in_checkpoint || s->segment_count == 0;
-    u32 needed = any ? 1 : LIMIT_STORE_RESERVE_SEGMENTS + 1;
+    u32 needed = (flags & STORE_VITAL) != 0 ? LIMIT_STORE_RESERVE_SEGMENTS : LIMIT_STORE_RESERVE_SEGMENTS + 1;
+    if ((flags & STORE_LAST) != 0 || s->in_checkpoint || s->segment_count == 0) needed = 1;
     *error = 0;
     if (s->spare_count >= needed) return true;
     bool full = s->segment_count + s->spare_count + s->spares_coming >= segments_max(s);
@@ -276,8 +278,12 @@ int segment_first(store *s, u32 flags) {
         return -EAGAIN;
     }
     if (taken.reused) counter_add(&s->metrics.segments_reused, 1);
-    if (s->spare_count < LIMIT_STORE_RESERVE_SEGMENTS && (flags & STORE_VITAL) != 0) {
-        s->in_reserve = counter_get(&s->metrics.state) == STORE_STATE_FULL;
+    // Begun out of the reserve: it is not for ordinary records, or they would use up the rest of it.
+    bool reserved =
+        s->spare_count < LIMIT_STORE_RESERVE_SEGMENTS && !segments_can_roll(s, 0, &error) && error == -ENOSPC;
+    if (reserved) {
+        s->in_reserve = true;
+        roll_refused(s, -ENOSPC);
     }
     s->active = seg;
     s->next_base = seg->base + seg->bytes;

@@ -29,8 +29,9 @@ static bool clock_is_steady(streams *s) {
     c->seen = true;
     if (step_ms > (i64)LIMIT_STREAM_CLOCK_STEP_MS || step_ms < -(i64)LIMIT_STREAM_CLOCK_STEP_MS) {
         c->rest_until_ns = mono_ns + LIMIT_STREAM_CLOCK_REST_MS * NS_PER_MS;
-        log_warn("worker %u: the clock has been set by %lld s: for %u minutes no messages of streams go for their age",
-                 s->owner->index, (long long)(step_ms / 1000), LIMIT_STREAM_CLOCK_REST_MS / 60000u);
+        log_warn(
+            "worker %u: the clock has been set by %lld s: for %u minutes no messages of streams go for their age",
+            s->owner->index, (long long)(step_ms / 1000), LIMIT_STREAM_CLOCK_REST_MS / 60000u);
     }
     return mono_ns >= c->rest_until_ns;
 }

@@ -134,6 +134,9 @@ static void rig_open(rig *g) {
     g->last_replayed = 0;
     g->order_broken = g->twice = false;
     assert_int_equal(store_start(g->s), 0);
+    // From here on the log's time is ours, so that a seed always gives the same run.
+    g->s->now_ns = g->now_ns;
+    g->s->reclaim_next_ns = g->s->spare_retry_ns = g->s->checkpoint_retry_ns = 0;
 }
 
 static void rig_waits_forget(rig *g) {
@@ -266,6 +269,21 @@ static void rig_fetched(store_fetch_op *op, int result, const store_record *r) {
     if (result == 0) rig_compare(f->id, f->len, r);
 }
 
+// What the log knows of a place, for a test that fails.
+static void rig_dump(rig *g, store_pos pos) {
+    for (u32 i = 0; i < g->s->segment_count; i++) {
+        const segment *seg = g->s->segments[i];
+        print_message("segment %u: base %llx end %llx live %lld copied %llx%s\n", seg->number,
+                      (unsigned long long)seg->base, (unsigned long long)seg->end, (long long)seg->live_bytes,
+                      (unsigned long long)seg->copied_upto, seg == g->s->active ? " active" : "");
+    }
+    for (u32 i = 0; i < g->s->moved.count; i++) {
+        const moved_entry *e = &g->s->moved.entries[i];
+        if (e->origin + (1 << 20) < pos || e->origin > pos + (1 << 20)) continue;
+        print_message("moved: %llx to %llx\n", (unsigned long long)e->origin, (unsigned long long)e->to);
+    }
+}
+
 // Every live item can be read by its origin.
 static void rig_fetch_all(rig *g) {
     for (u64 id = 1; id < g->next_id; id++) {
@@ -289,6 +307,7 @@ static void rig_fetch_all(rig *g) {
         }
         assert_true(f.done);
         if (f.result != 0) {
+            rig_dump(g, it->origin);
             fail_msg("item %llu at %llx: %d", (unsigned long long)id, (unsigned long long)it->origin, f.result);
         }
     }
