@@ -41,6 +41,7 @@ struct mqtt_subscribing {
     bool answered;           // SUBACK sent, or nobody to send it to
     bool orphan;             // its connection is gone
     bool calling;            // inside mqtt_receive_subscribe
+    bool changed;            // a subscription was made: a durable session has something to write
     subscribe_item items[];  // then the texts
 };
 
@@ -291,6 +292,7 @@ static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, c
     }
     if (result == BROKER_PENDING) item->of->pending++;
     subscription_change(s, MQTT_CHANGE_SUBSCRIBED, f, &item->options);
+    item->of->changed = true;
     item->same = item->of->replaced;
     item->of->replaced = NULL;
     item->code = item->options.qos;
@@ -322,7 +324,7 @@ int mqtt_receive_subscribe(conn *c, const mqtt_subscribe *packet) {
         text += item_subscribe(c, &op->items[i], &f, &packet->props, text);
     }
     op->calling = false;
-    if (s->keep != NULL) {
+    if (s->keep != NULL && op->changed) {
         pledge *owed = mqtt_durable_owe(s);
         if (owed == NULL) return CLOSE_NO_MEMORY;
         op->owed.settled = written;

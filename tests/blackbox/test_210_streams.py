@@ -325,6 +325,24 @@ def test_what_a_member_leaves_goes_to_another(gateway):
     stays.bye()
 
 
+def test_a_durable_session_reads_as_well(gateway):
+    """The answer of a SUBSCRIBE that changes nothing of the session waits for no commit."""
+    start = read(gateway, "all", **{"from": "latest"}).last["next"]
+    publish_all(gateway, "s/dur", [b"%d" % i for i in range(20)], clients=1)
+    expiry = {"session_expiry": 60}
+    with client(gateway, "durable", clean=False, props=expiry) as c:
+        assert subscribe(c, "none", start) == 0x8F  # refused, and answered
+        assert subscribe(c, "all", start, consumer="dur") == 1
+        take(c, 5)
+        take(c, 5, answer=False)
+    with client(gateway, "durable", clean=False, props=expiry) as c:
+        assert c.connack.session_present
+        c.ping()  # what was on its way belongs to the stream: nothing is sent again before it is asked for
+        assert subscribe(c, "all", start, consumer="dur") == 1
+        assert payloads_of(take(c, 15)) == [str(i) for i in range(5, 20)]
+        c.bye()
+
+
 # --- restarts ---
 
 @setups(ENGINES)
