@@ -119,6 +119,7 @@
 
 // --- configuration ---
 #define LIMIT_CONFIG_BYTES (1u << 20)      // a longer file is refused
+#define LIMIT_UPLINKS_MAX 16u          // `uplink NAME { ... }` blocks
 #define LIMIT_NETWORKS_MAX 16          // `network NAME { ... }` blocks
 #define LIMIT_NET_IFACES 32            // interfaces of an appliance; more are left down, and it is said
 #define LIMIT_NET_ADDRESSES 16         // addresses remembered of one interface

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "net/listener.h"
 #include "store/streams.h"
+#include "uplink/uplink.h"
 
 static const reload_listener *job_find(const reload_job *job, const listener_shared *shared) {
     for (u32 i = 0; i < job->count; i++) {
@@ -45,16 +46,19 @@ void reload_apply(worker *w, reload_job *job) {
     }
     w->conf = job->conf;
     auth_recheck_all(w);
+    streams_configure(w->streams, job->conf);
     if (w->sessions != NULL && !mqtt_sessions_restored(w->sessions)) {
         w->restoring_job = job;
         return;
     }
-    streams_configure(w->streams, job->conf);
+    if (!w->draining) uplinks_configure(w);
     __atomic_fetch_sub(&job->pending, 1, __ATOMIC_ACQ_REL);
 }
 
 void reload_restored(worker *w) {
     reload_job *job = w->restoring_job;
     w->restoring_job = NULL;
+    // What uplinks bring may be for sessions that were only just restored.
+    if (job != NULL && !w->draining) uplinks_configure(w);
     if (job != NULL) __atomic_fetch_sub(&job->pending, 1, __ATOMIC_ACQ_REL);
 }

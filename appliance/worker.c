@@ -27,6 +27,7 @@
 #include "store/data_dir.h"
 #include "reload.h"
 #include "store/stream_ask.h"
+#include "uplink/uplink.h"
 
 #define DRAIN_CONNS_PER_TURN 512u
 #define LOOP_BUDGET_NS (20 * NS_PER_MS) // a longer turn is recorded (REC_LOOP_LAG)
@@ -142,7 +143,7 @@ int worker_init(worker *w, gateway *gw, u32 index, const worker_budget *budget, 
     if (result < 0) return result;
     io_config io = {
         .kind = engine,
-        .handles_max = budget->conns_max + LIMIT_LISTENERS_MAX + 2,
+        .handles_max = budget->conns_max + LIMIT_LISTENERS_MAX + LIMIT_UPLINKS_MAX + 2,
         .recv_bufs = budget->recv_bufs,
         .min_wait_us = gw->conf->min_wait_us,
         .sqpoll = gw->conf->sqpoll,
@@ -171,6 +172,10 @@ int worker_init(worker *w, gateway *gw, u32 index, const worker_budget *budget, 
         w->sessions = w->broker == NULL ? NULL : mqtt_sessions_create(w);
         if (w->sessions == NULL) return -ENOMEM;
         if (w->store != NULL && (result = mqtt_sessions_keep(w->sessions, w->store)) < 0) return result;
+        *step = "uplinks";
+        result = uplinks_create(w, &w->uplinks);
+        if (result < 0) return result;
+        if (w->store != NULL) store_register(w->store, STORE_UPLINK, uplinks_keeper(w->uplinks));
     }
     *step = "reserve descriptor";
     w->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -193,6 +198,7 @@ void worker_fini(worker *w) {
     }
     if (w->stream_desk != NULL) stream_desk_destroy(w->stream_desk);
     auth_worker_free(w);
+    uplinks_destroy(w->uplinks);
     mqtt_sessions_destroy(w->sessions);
     if (w->broker != NULL) broker_destroy(w->broker);
     tls_admission_free(w);
@@ -216,6 +222,7 @@ static void drain_begin(worker *w, u64 deadline_ns) {
         w->draining = true;
         w->drain_deadline_ns = deadline_ns;
         listener_stop_all(w);
+        uplinks_stop(w);
     }
     w->drain_deadline_ns = MIN(w->drain_deadline_ns, deadline_ns);
 }
@@ -240,7 +247,7 @@ static void drain_step(worker *w) {
 }
 
 static bool drain_is_done(const worker *w) {
-    return w->draining && w->conns_used == 0 && w->graveyard == NULL;
+    return w->draining && w->conns_used == 0 && w->graveyard == NULL && uplinks_are_quiet(w);
 }
 
 // --- messages ---

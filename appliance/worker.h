@@ -26,6 +26,7 @@
 
 struct auth_worker;
 typedef struct broker broker;
+typedef struct uplinks uplinks;
 typedef struct gateway gateway;
 typedef struct listener_shared listener_shared;
 
@@ -130,6 +131,7 @@ struct worker {
     struct streams *streams;       // of this worker's log; NULL: it has none
     struct stream_desk *stream_desk; // streams that this worker's clients read
     struct auth_worker *auth;      // clients that are being judged; NULL until there is one
+    uplinks *uplinks;              // the same
     worker_metrics metrics;
     spsc *inbox;                   // array indexed by sender; the last ring is the control thread's
     u32 inbox_count;

@@ -331,5 +331,6 @@ void conf_check(config *c, const conf_lines *lines, conf_errors *errors) {
     check_admin(&k);
     for (k.index = 0; k.index < c->listener_count; k.index++) check_listener(&k);
     check_streams(&k);
+    conf_check_uplinks(c, lines, errors);
     conf_check_networks(c, lines, errors);
 }

@@ -13,6 +13,9 @@ typedef struct conf_lines {
     u32 listener[LIMIT_LISTENERS_MAX][SCHEMA_SETTINGS_MAX];
     u32 listener_begin[LIMIT_LISTENERS_MAX];
     bool listener_wrong[LIMIT_LISTENERS_MAX]; // has a mistake already: more would only confuse
+    u32 uplink[LIMIT_UPLINKS_MAX][SCHEMA_SETTINGS_MAX];
+    u32 uplink_begin[LIMIT_UPLINKS_MAX];
+    bool uplink_wrong[LIMIT_UPLINKS_MAX];
     u32 network[LIMIT_NETWORKS_MAX][SCHEMA_SETTINGS_MAX];
     u32 network_begin[LIMIT_NETWORKS_MAX];
     bool network_wrong[LIMIT_NETWORKS_MAX];
@@ -22,5 +25,8 @@ typedef struct conf_lines {
 
 // Completes c and adds the mistakes found to errors.
 void conf_check(config *c, const conf_lines *lines, conf_errors *errors);
+
+// conf/uplink.c: the same for `uplink NAME { ... }` blocks.
+void conf_check_uplinks(const config *c, const conf_lines *lines, conf_errors *errors);
 
 #endif

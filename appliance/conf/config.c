@@ -75,7 +75,7 @@ static void unknown_section(parse *p, const conf_node *n) {
     conf_errors_add(
         &p->errors, n->line, NULL,
         "unknown section '%.*s'%s%s%s; allowed in this version: admin, log, listener NAME, "
-        "network NAME, stream NAME",
+        "uplink NAME, network NAME, stream NAME",
         (int)MIN(n->key_len, (u32)SHOWN_KEY_BYTES), n->key, near != NULL ? "; did you mean '" : "",
         near != NULL ? near : "", near != NULL ? "'?" : "");
 }
@@ -188,6 +188,37 @@ static bool take_name(parse *p, const conf_node *n, const char *section) {
     return false;
 }
 
+// What has no default must be given.
+static void require_settings(parse *p, section_kind section, const u32 *lines, u32 line, const char *where) {
+    char allowed[SETTING_TEXT_BYTES];
+    for (u32 i = 0; i < schema_setting_count; i++) {
+        const setting *s = &schema_settings[i];
+        if (s->section != section || (s->flags & SETTING_REQUIRED) == 0 || lines[i] != 0) continue;
+        conf_errors_add(&p->errors, line, where, "%s is missing; allowed: %s", s->key,
+                        setting_describe(s, allowed));
+    }
+}
+
+static void apply_uplink(parse *p, u32 at) {
+    const conf_node *n = &p->source.nodes[at];
+    config *c = p->out;
+    char where[LIMIT_NAME_BYTES + 16];
+    if (!take_name(p, n, "uplink")) return;
+    if (c->uplink_count == LIMIT_UPLINKS_MAX) {
+        conf_errors_add(&p->errors, n->line, "uplink", "more than %u blocks", LIMIT_UPLINKS_MAX);
+        return;
+    }
+    u32 index = c->uplink_count++, before = p->errors.count;
+    uplink_config *u = &c->uplinks[index];
+    memcpy(u->name, n->key, n->key_len);
+    p->lines.uplink_begin[index] = n->line;
+    snprintf(where, sizeof(where), "uplink %s", u->name);
+    apply_defaults(SECTION_UPLINK, u);
+    apply_block(p, SECTION_UPLINK, u, p->lines.uplink[index], at, where);
+    require_settings(p, SECTION_UPLINK, p->lines.uplink[index], n->line, where);
+    p->lines.uplink_wrong[index] = p->errors.count != before;
+}
+
 static void apply_network(parse *p, u32 at) {
     const conf_node *n = &p->source.nodes[at];
     config *c = p->out;
@@ -211,17 +242,6 @@ static void apply_network(parse *p, u32 at) {
     int count = network_parse_prefixes(net->address, addresses);
     for (int i = 0; i < count; i++) {
         if (addresses[i].family == AF_INET) net->dhcp4 = false;
-    }
-}
-
-// What has no default must be given.
-static void require_settings(parse *p, section_kind section, const u32 *lines, u32 line, const char *where) {
-    char allowed[SETTING_TEXT_BYTES];
-    for (u32 i = 0; i < schema_setting_count; i++) {
-        const setting *s = &schema_settings[i];
-        if (s->section != section || (s->flags & SETTING_REQUIRED) == 0 || lines[i] != 0) continue;
-        conf_errors_add(&p->errors, line, where, "%s is missing; allowed: %s", s->key,
-                        setting_describe(s, allowed));
     }
 }
 
@@ -288,6 +308,7 @@ static void apply_named(parse *p, section_kind kind, u32 at) {
     for (u32 i = at + 1; i < end; i = block_end(&p->source, i)) {
         if (kind == SECTION_NETWORK) apply_network(p, i);
         else if (kind == SECTION_STREAM) apply_stream(p, i);
+        else if (kind == SECTION_UPLINK) apply_uplink(p, i);
         else apply_listener(p, i);
     }
 }

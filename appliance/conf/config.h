@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "io/io.h"
 #include "limits.h"
+#include "uplink/endpoint.h"
 
 typedef enum listener_protocol { PROTOCOL_FRAME, PROTOCOL_HTTP, PROTOCOL_MQTT } listener_protocol;
 typedef enum frame_mode { FRAME_ECHO, FRAME_ACK, FRAME_PUBLISH } frame_mode;
@@ -151,6 +152,41 @@ typedef struct network_config {
     u32 queues;               // 0 = auto
 } network_config;
 
+typedef enum uplink_version { UPLINK_MQTT_5, UPLINK_MQTT_3_1_1 } uplink_version;
+typedef enum uplink_order { UPLINK_OLDEST, UPLINK_NEWEST } uplink_order;
+// Where an uplink begins that the log does not know yet.
+typedef enum uplink_from { UPLINK_FROM_NEW, UPLINK_FROM_EARLIEST } uplink_from;
+#define UPLINK_URLS_MAX 8u
+#define UPLINK_STREAMS_MAX 16u
+
+typedef struct uplink_config {
+    char name[LIMIT_NAME_BYTES];
+    uplink_kind kind;
+    uplink_version version;    // mqtt: default 5
+    char url[CONFIG_FILTERS_BYTES];     // lists: each ended by a newline
+    char streams[CONFIG_FILTERS_BYTES];
+    char remap[CONFIG_FILTERS_BYTES];   // rules of uplink/map.h
+    char down[CONFIG_FILTERS_BYTES];
+    char prefix[128];
+    char client_id[128];       // %h = host name, %n = name
+    char user[128], password[256], token[256];
+    char status_topic[256];    // "" = none
+    char tls_ca[256], tls_cert[256], tls_key[256]; // files, for mqtts:// URLs; "" = none
+    uplink_order order;        // default oldest
+    uplink_from from;          // default new
+    bool qos0_buffer;          // default yes
+    u32 inflight;              // default 256
+    u32 rate;                  // messages a second; 0 = no limit
+    u64 rate_bytes;            // bytes a second; 0 = no limit
+    u32 keepalive_s;           // default 10s
+    u64 ping_timeout_ms;       // default 5s
+    u64 connect_timeout_ms;    // default 10s
+    u64 ack_timeout_ms;        // default 30s
+    u64 backoff_min_ms, backoff_max_ms; // default 500ms, 60s
+    u32 session_expiry_s;      // default 1d
+    u32 max_packet;            // from the remote, default 1m
+} uplink_config;
+
 typedef struct config {
     u32 workers;              // 0 = auto: one per online CPU allowed to us
     bool engine_auto;
@@ -199,6 +235,8 @@ typedef struct config {
     } update;                     // read by init; `sluice run` only checks it
     u32 listener_count;
     listener_config listeners[LIMIT_LISTENERS_MAX];
+    u32 uplink_count;
+    uplink_config uplinks[LIMIT_UPLINKS_MAX];
     u32 network_count;
     network_config networks[LIMIT_NETWORKS_MAX];
     u32 stream_count;

@@ -65,6 +65,11 @@ ssize_t config_print(const config *c, char *out, size_t out_bytes) {
         }
         put(&p, "}\n");
     }
+    for (u32 i = 0; i < c->uplink_count; i++) {
+        put(&p, "uplink %s {\n", c->uplinks[i].name);
+        put_settings(&p, SECTION_UPLINK, &c->uplinks[i], c->uplinks[i].kind == UPLINK_NATS ? SETTING_MQTT_ONLY : 0);
+        put(&p, "}\n");
+    }
     for (u32 i = 0; i < c->network_count; i++) {
         put(&p, "network %s {\n", c->networks[i].name);
         put_settings(&p, SECTION_NETWORK, &c->networks[i], 0);

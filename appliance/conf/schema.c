@@ -6,6 +6,8 @@
 
 #include "conf/network.h"
 #include "conf/schema_text.h"
+#include "uplink/endpoint.h"
+#include "uplink/map.h"
 
 #define GIB (1ull << 30)
 #define MIB (1ull << 20)
@@ -21,6 +23,9 @@
 #define UPDATE(member) .section = SECTION_UPDATE, .offset = offsetof(config, update.member), .since = "0.2"
 #define LISTENER(member) \
     .section = SECTION_LISTENER, .offset = offsetof(listener_config, member), .since = "0.1"
+#define UPLINK(member) \
+    .section = SECTION_UPLINK, .offset = offsetof(uplink_config, member), .since = "0.3"
+#define LIST_OF(type_, member) .type = SETTING_LIST, CAPACITY_OF(type_, member)
 #define TLS(member) .section = SECTION_TLS, .offset = offsetof(listener_config, tls.member), .since = "0.3"
 #define PATHS(member) .type = SETTING_LIST, .capacity = CONFIG_LIST_BYTES, .check = text_check_path, TLS(member)
 #define NETWORK(member) \
@@ -80,6 +85,11 @@ static const setting_word steer_words[] = {{"hash", STEER_HASH}, {"cpu", STEER_C
 
 static const setting_word confirm_words[] = {
     {"auto", UPDATE_CONFIRM_AUTO}, {"operator", UPDATE_CONFIRM_OPERATOR}, {NULL, 0}};
+static const setting_word uplink_kind_words[] = {{"mqtt", UPLINK_MQTT}, {"nats", UPLINK_NATS}, {NULL, 0}};
+static const setting_word uplink_version_words[] = {{"5", UPLINK_MQTT_5}, {"3.1.1", UPLINK_MQTT_3_1_1}, {NULL, 0}};
+static const setting_word uplink_order_words[] = {{"oldest", UPLINK_OLDEST}, {"newest", UPLINK_NEWEST}, {NULL, 0}};
+static const setting_word uplink_from_words[] = {
+    {"new", UPLINK_FROM_NEW}, {"earliest", UPLINK_FROM_EARLIEST}, {NULL, 0}};
 static const setting_word dhcp6_words[] = {
     {"auto", NETWORK_DHCP6_AUTO},
     {"yes", NETWORK_DHCP6_ON},
@@ -112,6 +122,10 @@ const section_info schema_sections[SECTIONS] = {
                           "`listener NAME { ... }`: an address that devices connect to. NAME shows "
                           "in logs, metrics and `sluice ctl`: 1 to 63 letters, digits, `-`, `_` "
                           "and `.`. At least one listener is needed."},
+    [SECTION_UPLINK] = {"uplink", true, "uplink NAME",
+                        "`uplink NAME { ... }`: a remote MQTT broker or NATS JetStream that gets what streams "
+                        "hold, and keeps nobody waiting while it is away (docs/uplinks.md). A message counts as sent "
+                        "when the remote has acknowledged it. NAME is also the identity of the offset in the log."},
     [SECTION_TLS] = {"tls", false, "listener NAME: tls",
                      "`listener NAME { tls { ... } }`: the listener speaks TLS 1.2. docs/tls.md has examples. A reload "
                      "reads the files again; open connections go on, new handshakes use what is new."},
@@ -521,6 +535,8 @@ const setting schema_settings[] = {
      .key = "deny_publish", .def = "",
      .text = "`mqtt`: a list of topic filters. What is published on a topic under one of them is "
              "refused (0x87) and goes nowhere; a will on one refuses the connection."},
+
+#include "conf/schema_uplink.h"
 
     {PATHS(cert), .key = "cert", .def = "",
      .text = "TLS: the certificate, in PEM, followed by those that lead to the authority clients know. A list of files "

@@ -14,6 +14,7 @@ typedef enum section_kind {
     SECTION_UPDATE,
     SECTION_LISTENER,
     SECTION_TLS,     // a block in a listener's; rows are of listener_config
+    SECTION_UPLINK,
     SECTION_NETWORK,
     SECTION_STREAM,
     SECTIONS
@@ -65,6 +66,7 @@ typedef struct setting {
     const char *(*check)(const char *text);
     const char *def; // as in a file; NULL = decided after parsing (def_note says how) or required
     const char *def_note;
+    const char *list_note; // SETTING_LIST: what an element is, with an example; may be NULL
     const char *since; // version
     const char *text;  // one paragraph: what it does, when to change it
 } setting;

@@ -324,7 +324,8 @@ const char *setting_describe(const setting *s, char out[SETTING_TEXT_BYTES]) {
         snprintf(out, SETTING_TEXT_BYTES, "a text of at most %zu bytes", s->capacity - 1);
         return out;
     case SETTING_FILTERS: return "a list of topic filters, [\"a/#\", \"b/+/c\"]";
-    case SETTING_LIST: return "a quoted text or a list of them, [\"a\", \"b\"]";
+    case SETTING_LIST:
+        return s->list_note != NULL ? s->list_note : "a quoted text or a list of them, [\"a\", \"b\"]";
     default: break;
     }
     snprintf(out, SETTING_TEXT_BYTES, "%s%s%s%s, %s to %s", zero, comma, kind_of_number(s->type),

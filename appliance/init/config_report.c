@@ -53,6 +53,8 @@ static void add_settings(yyjson_mut_doc *doc, yyjson_mut_val *root) {
     }
     for (u32 i = 0; i < c->listener_count; i++)
         add_section(doc, list, SECTION_LISTENER, c->listeners[i].name, &c->listeners[i]);
+    for (u32 i = 0; i < c->uplink_count; i++)
+        add_section(doc, list, SECTION_UPLINK, c->uplinks[i].name, &c->uplinks[i]);
     for (u32 i = 0; i < c->network_count; i++)
         add_section(doc, list, SECTION_NETWORK, c->networks[i].name, &c->networks[i]);
     for (u32 i = 0; i < c->stream_count; i++)

@@ -244,6 +244,23 @@ conn *conn_open(worker *w, listener *l, int fd, const struct sockaddr_storage *p
     return c;
 }
 
+conn *conn_open_outgoing(worker *w, listener *l, int fd, const struct sockaddr_storage *peer, void *state) {
+    conn *c = conn_make(w, l, fd);
+    if (c == NULL) {
+        close(fd);
+        return NULL;
+    }
+    // Counted like an accepted one: it takes a slot as well.
+    __atomic_fetch_add(&l->shared->conns, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&w->gw->conns, 1, __ATOMIC_RELAXED);
+    counter_add(&w->metrics.conns_opened, 1);
+    peer_set(c, peer);
+    if (conn_start(c, false) != 0) return NULL;
+    c->proto_state = state;
+    conn_read_on(c);
+    return c;
+}
+
 void conn_read_on(conn *c) {
     if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH | CONN_RECV_EOF)) return;
     if (conn_reading_stopped(c) || layers_have(c->layer, LAYER_HOLD)) {
@@ -278,7 +295,7 @@ static bool closes_with_reset(close_reason reason) {
 
 static void log_close(const conn *c) {
     bool expected = c->reason == CLOSE_PEER || c->reason == CLOSE_HTTP_DONE ||
-                    c->reason == CLOSE_DRAIN || c->reason == CLOSE_PEER_RESET;
+                    c->reason == CLOSE_DRAIN || c->reason == CLOSE_PEER_RESET || c->reason == CLOSE_UPLINK;
     log_level level = expected && !c->owner->conf->log.connections ? LOG_DEBUG : LOG_INFO;
     if (!log_enabled(level)) return;
     char text[CONN_PEER_TEXT];

@@ -169,6 +169,9 @@ const char *conn_peer_text(const conn *c, char out[CONN_PEER_TEXT]);
 // Makes a connection of an accepted descriptor. Returns NULL when refused (descriptor closed, reason
 // counted on the listener).
 conn *conn_open(worker *w, listener *l, int fd, const struct sockaddr_storage *peer);
+// Makes a connection of a descriptor that this side has connected; l: limits and name, it need not listen. state
+// becomes proto_state. Returns NULL when refused (descriptor closed): slots or memory are used up.
+conn *conn_open_outgoing(worker *w, listener *l, int fd, const struct sockaddr_storage *peer, void *state);
 // Sends what is queued; called once per loop for each dirty connection.
 void conn_flush(conn *c);
 // Moves a connection to another worker; called by the protocol from packet() while proto_state is NULL.

@@ -44,6 +44,7 @@ static const char *const reason_names[CLOSE_REASONS] = {
     [CLOSE_CONNECT_RATE] = "connect_rate",
     [CLOSE_MESSAGE_RATE] = "message_rate",
     [CLOSE_TOKEN_EXPIRED] = "token_expired",
+    [CLOSE_UPLINK] = "uplink",
 };
 
 const char *close_reason_name(u32 reason) {

@@ -46,6 +46,7 @@ typedef enum close_reason {
     CLOSE_CONNECT_RATE,     // connect_rate_per_address
     CLOSE_MESSAGE_RATE,     // message_rate or byte_rate, and the policy is disconnect
     CLOSE_TOKEN_EXPIRED,    // the token that the client was let in with has expired
+    CLOSE_UPLINK,           // an uplink gave its connection up; its own error says why
     CLOSE_REASONS
 } close_reason;
 

@@ -36,6 +36,7 @@ static const char usage[] =
     "  streams [NAME]               streams, or one with its partitions and consumers\n"
     "  streams read NAME            its messages: --from WHERE, --limit N, --wait TIME, --follow, --partition N\n"
     "  streams forget NAME CONSUMER a named consumer's place\n"
+    "  uplinks                      remote brokers: state, backlog, last error, on each worker\n"
     "  conn ID                      one connection: state, queues, timers, last events\n"
     "  kick ID                      end a connection\n"
     "  trace [--follow]             what the engines do, like strace: --conn ID, --peer ADDR[/BITS], --worker N\n"
@@ -195,6 +196,10 @@ static int run_status(const ctl_target *target, const ctl_args *args) {
 
 static int run_conns(const ctl_target *target, const ctl_args *args) {
     return ask(target, args, "GET", "/api/conns", ctl_print_conns);
+}
+
+static int run_uplinks(const ctl_target *target, const ctl_args *args) {
+    return ask(target, args, "GET", "/api/uplinks", ctl_print_uplinks);
 }
 
 static int run_sessions(const ctl_target *target, const ctl_args *args) {
@@ -431,6 +436,7 @@ static const command commands[] = {
     {"retained", 0, 0, BIT(OPT_TOPIC) | BIT(OPT_LIMIT) | BIT(OPT_OFFSET), run_retained},
     {"conn", 1, 1, 0, run_conn},
     {"kick", 1, 1, 0, run_kick},
+    {"uplinks", 0, 0, 0, run_uplinks},
     {"trace", 0, 0, BIT(OPT_CONN) | BIT(OPT_PEER) | BIT(OPT_WORKER) | BIT(OPT_FOLLOW), run_trace},
     {"streams", 0, 3, BIT(OPT_FROM) | BIT(OPT_LIMIT) | BIT(OPT_WAIT) | BIT(OPT_FOLLOW) | BIT(OPT_PARTITION),
      run_streams},

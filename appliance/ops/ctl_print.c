@@ -240,6 +240,34 @@ void ctl_print_sessions(yyjson_val *root) {
     }
 }
 
+void ctl_print_uplinks(yyjson_val *root) {
+    static const char *const heads[] = {"UPLINK",     ">W",   "STATE",     "REMOTE",  ">LAG",  ">BYTES",
+                                        ">OLDEST", ">IN FLIGHT", ">ACKED", ">RETRIES", "ERROR"};
+    ctl_table t;
+    yyjson_val *u, *w;
+    size_t i, max, k, workers;
+    ctl_table_begin(&t, heads, ARRAY_LEN(heads));
+    yyjson_arr_foreach(yyjson_obj_get(root, "uplinks"), i, max, u) {
+        yyjson_arr_foreach(yyjson_obj_get(u, "workers"), k, workers, w) {
+            const char *error = str(w, "error"), *detail = str(w, "detail");
+            bool fine = strcmp(error, "none") == 0;
+            ctl_table_cell(&t, "%s", str(u, "name"));
+            ctl_table_cell(&t, "%llu", (unsigned long long)num(w, "worker"));
+            ctl_table_cell(&t, "%s", str(w, "state"));
+            ctl_table_cell(&t, "%s", str(w, "remote"));
+            ctl_table_cell(&t, "%llu", (unsigned long long)num(w, "lag_messages"));
+            cell_bytes(&t, num(w, "lag_bytes"));
+            cell_duration(&t, yyjson_get_num(yyjson_obj_get(w, "lag_seconds")));
+            ctl_table_cell(&t, "%llu", (unsigned long long)num(w, "in_flight"));
+            ctl_table_cell(&t, "%llu", (unsigned long long)num(w, "acked"));
+            ctl_table_cell(&t, "%llu", (unsigned long long)num(w, "retries"));
+            ctl_table_cell(&t, "%s%s%s", fine ? "-" : error, !fine && detail[0] != '\0' ? ": " : "",
+                           fine ? "" : detail);
+        }
+    }
+    ctl_table_end(&t, 0);
+}
+
 static void print_others(yyjson_val *root, yyjson_val *list) {
     u64 total = num(root, "total"), shown = yyjson_arr_size(list), offset = num(root, "offset");
     if (offset + shown >= total) return;

@@ -11,6 +11,7 @@
 #include "net/listener.h"
 #include "ops/metrics.h"
 #include "ops/metrics_streams.h"
+#include "ops/metrics_uplink.h"
 #include "ops/process.h"
 #include "ops/request.h"
 #include "proto/mqtt.h"
@@ -464,6 +465,38 @@ const metric_family metric_families[] = {
          "Named consumers."),
     EMIT("sluice_stream_consumer_lag_max", METRIC_GAUGE, SCOPE_DEVICE, metrics_stream_lag,
          "Messages that the slowest named consumer has not acknowledged."),
+    EMIT("sluice_uplink_up", METRIC_GAUGE, SCOPE_DEVICE, metrics_uplink_up,
+         "1 while the remote has accepted this worker's connection."),
+    EMIT("sluice_uplink_error_info", METRIC_GAUGE, SCOPE_DEVICE, metrics_uplink_error,
+         "Why the last attempt or connection ended; the value is always 1."),
+    EMIT("sluice_uplink_connects_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_uplink_connects,
+         "Connections that the remote accepted."),
+    EMIT("sluice_uplink_retries_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_uplink_retries,
+         "Attempts that failed and connections that ended."),
+    EMIT("sluice_uplink_sent_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_uplink_sent,
+         "Messages sent to the remote, those sent again included."),
+    EMIT("sluice_uplink_sent_bytes_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_uplink_sent_bytes,
+         "Payload of these messages."),
+    EMIT("sluice_uplink_resent_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_uplink_resent,
+         "Of these: had been sent before over an earlier connection."),
+    EMIT("sluice_uplink_acked_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_uplink_acked,
+         "Messages that the remote has acknowledged."),
+    EMIT("sluice_uplink_duplicates_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_uplink_duplicates,
+         "Of these: the remote had them already (JetStream)."),
+    EMIT("sluice_uplink_received_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_uplink_received,
+         "Messages that came from the remote."),
+    EMIT("sluice_uplink_in_flight", METRIC_GAUGE, SCOPE_DEVICE, metrics_uplink_in_flight,
+         "Messages sent and not acknowledged yet."),
+    EMIT("sluice_uplink_lag_messages", METRIC_GAUGE, SCOPE_DEVICE, metrics_uplink_lag_messages,
+         "Messages stored and not acknowledged by the remote yet."),
+    EMIT("sluice_uplink_lag_bytes", METRIC_GAUGE, SCOPE_DEVICE, metrics_uplink_lag_bytes,
+         "Bytes of the log from the first such message on: an upper bound."),
+    EMIT("sluice_uplink_lag_seconds", METRIC_GAUGE, SCOPE_DEVICE, metrics_uplink_lag_seconds,
+         "Age of the oldest message that was sent and is not acknowledged."),
+    EMIT("sluice_uplink_ack_seconds", METRIC_GAUGE, SCOPE_DEVICE, metrics_uplink_ack_seconds,
+         "How long the remote took for the last acknowledgement."),
+    EMIT("sluice_uplink_dropped_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_uplink_dropped,
+         "Messages that did not go to the remote, or did not come from it (down_), by reason."),
 
     WORKER("sluice_loops_total", METRIC_COUNTER, loops, UNIT_ONE, "Turns of the worker's loop."),
     WORKER("sluice_worker_stalls_total", METRIC_COUNTER, stalls, UNIT_ONE,

@@ -114,8 +114,7 @@ bool mqtt_flight_put(mqtt_session *s, mqtt_entry *e, u16 id) {
 }
 
 bool mqtt_flight_add(mqtt_session *s, mqtt_entry *e) {
-    mqtt_outbound *out = mqtt_outbound_of(s);
-    if (out == NULL) return false;
+    mqtt_outbound *out = s->out;
     if (out->in_flight.count * 2 >= out->slot_count && !slots_grow(s) &&
         out->in_flight.count >= out->slot_count) {
         return false;
@@ -453,7 +452,6 @@ void mqtt_queue_trim(mqtt_session *s) {
     out->slot_count = 0;
     // last_id is what is left: a client away may still hold identifiers, so they go on where they were.
     if (out->queue.count > 0 || out->queue_0.count > 0 || s->conn == NULL) return;
-    if (s->keep != NULL && s->keep->backlog.count > 0) return; // the next one is being read from the log
     pool_free(mqtt_pool(s), out, sizeof(*out));
     s->out = NULL;
 }

@@ -135,6 +135,7 @@ static void rules_of_config(rules *r, const config *conf) {
         rules_of_section(r, SECTION_LISTENER, &conf->listeners[i]);
         rules_of_section(r, SECTION_TLS, &conf->listeners[i]);
     }
+    for (u32 i = 0; i < conf->uplink_count; i++) rules_of_section(r, SECTION_UPLINK, &conf->uplinks[i]);
 }
 
 static int not_available(char *out, size_t out_bytes, int error) {

@@ -29,6 +29,7 @@
     X(NOT_STORED, "not_stored", "JetStream did not store a message") \
     X(QUOTA, "quota_exceeded", "the remote has no room for more") \
     X(TLS_NEEDED, "tls_needed", "the remote wants TLS") \
+    X(TLS, "tls_failed", "no TLS connection: the certificate, or what it is checked with; the log says more") \
     X(LOG_FAILED, "log_failed", "the own log can not be read") \
     X(NO_MEMORY, "no_memory", "the worker's memory budget is used up") \
     X(STOPPED, "stopped", "the gateway stops, or the uplink was taken out of the configuration")

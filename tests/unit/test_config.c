@@ -364,7 +364,7 @@ static void test_unknown_keys_and_sections(void **state) {
     refused_with("max_frame = 5", "unknown key 'max_frame' (it belongs in listener NAME { ... })");
     refused_with("\n\nlisteners a { }",
                  "t:3: unknown section 'listeners'; did you mean 'listener'?; "
-                 "allowed in this version: admin, log, listener NAME, network NAME, stream NAME");
+                 "allowed in this version: admin, log, listener NAME, uplink NAME, network NAME, stream NAME");
     refused_with("stream telemetry { topic = [\"a/#\"] }",
                  "t:1: stream telemetry: unknown key 'topic'; did you mean 'topics'?");
     refused_with("stream telemetry { }", "t:1: stream telemetry: topics is missing; allowed: a list of topic filters");

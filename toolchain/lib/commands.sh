@@ -110,6 +110,7 @@ build_for_suites() {
             npm) npm_build ;;
             clients) host_require clients ;;
             browser) host_require browser ;;
+            peers) host_require peers ;;
             *) die "ci/suites: unknown need '$need'" ;;
         esac
     done
