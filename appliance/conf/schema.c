@@ -142,12 +142,10 @@ const section_info schema_sections[SECTIONS] = {
 };
 
 const setting schema_settings[] = {
-    {TOP(workers), .type = SETTING_COUNT, .key = "workers", .max = LIMIT_WORKERS_MAX,
-     .zero = "auto", .def = "auto",
+    {TOP(workers), .type = SETTING_COUNT, .key = "workers", .max = LIMIT_WORKERS_MAX, .zero = "auto", .def = "auto",
      .text = "Worker threads. `auto` starts one for each CPU the process may run on. Set it to "
              "leave CPUs to other programs."},
-    {TOP(engine), .type = SETTING_ENGINE, .key = "engine", .words = engine_words, .zero = "auto",
-     .def = "auto",
+    {TOP(engine), .type = SETTING_ENGINE, .key = "engine", .words = engine_words, .zero = "auto", .def = "auto",
      .text = "The I/O engine. `auto` tests io_uring once at start and falls back to `epoll-et` "
              "with the reason in the log; an engine given by name is used or the start fails. "
              "`sluice probe` shows what `auto` would choose, `sluice tune` measures which one is "
@@ -184,8 +182,7 @@ const setting schema_settings[] = {
              "(Landlock), all system calls but the ones it makes (seccomp). What the kernel does not offer is "
              "named in the log and left out. `debug` refuses the same and logs each refused system call by "
              "name. docs/sandbox.md has the list. Takes effect at start."},
-    {TOP(max_conns), .type = SETTING_COUNT, .key = "max_conns", .max = 1u << 24, .zero = "auto",
-     .def = "auto",
+    {TOP(max_conns), .type = SETTING_COUNT, .key = "max_conns", .max = 1u << 24, .zero = "auto", .def = "auto",
      .text =
          "Connections of the whole process. `auto` takes what the limit of open files "
          "(RLIMIT_NOFILE) allows. Beyond it a connection is refused with the reason `conn_limit`."},
@@ -194,8 +191,7 @@ const setting schema_settings[] = {
      .text =
          "Memory for buffers, all workers together. `auto` is a quarter of the machine's memory. "
          "Beyond it connections are refused or closed with a reason; the process does not grow."},
-    {TOP(drain_timeout_ms), .type = SETTING_MS64, .key = "drain_timeout", .max = 1 * MS_H,
-     .def = "10s",
+    {TOP(drain_timeout_ms), .type = SETTING_MS64, .key = "drain_timeout", .max = 1 * MS_H, .def = "10s",
      .text = "After SIGTERM nothing more is accepted, and what is queued for connected clients is "
              "still sent for at most this time. 0 closes at once."},
     {TOP(max_sessions), .type = SETTING_COUNT, .key = "max_sessions", .max = 1u << 24,
@@ -267,8 +263,7 @@ const setting schema_settings[] = {
              "it."},
     {LOG(file_keep), .type = SETTING_COUNT, .key = "file_keep", .max = 1000, .def = "4",
      .text = "Rotated files that are kept: FILE.1 is the newest."},
-    {LOG(syslog), TEXT_OF(config, log.syslog), .key = "syslog", .check = text_check_syslog,
-     .def = "",
+    {LOG(syslog), TEXT_OF(config, log.syslog), .key = "syslog", .check = text_check_syslog, .def = "",
      .text = "Logs to a syslog server (RFC 5424): `unix:/dev/log`, or `udp:ADDRESS:PORT` with an "
              "IP address. Empty: none."},
     {LOG(connections), .type = SETTING_BOOL, .key = "connections", .def = "no",
@@ -339,8 +334,7 @@ const setting schema_settings[] = {
      .max = 1 * MS_D, .zero = "auto", .def = "60s",
      .text = "TCP_USER_TIMEOUT: sent data that the peer does not acknowledge for so long ends the "
              "connection. `auto` leaves it to the kernel (about 15 minutes)."},
-    {LISTENER(backlog), .type = SETTING_COUNT, .key = "backlog", .min = 1, .max = 65535,
-     .def = "4096",
+    {LISTENER(backlog), .type = SETTING_COUNT, .key = "backlog", .min = 1, .max = 65535, .def = "4096",
      .text = "Connections the kernel holds ready until they are accepted. The kernel cuts it to "
              "net.core.somaxconn. It is what a reconnect storm waits in."},
     {LISTENER(steer), .type = SETTING_WORD, .key = "steer", .words = steer_words, .def = "hash",
@@ -459,12 +453,10 @@ const setting schema_settings[] = {
      .max = LIMIT_PACKET_BYTES_MAX, .def = "1m",
      .text = "`mqtt`: the largest packet, header included. A longer one ends the connection before "
              "its body is read. Clients of 5.0 are told."},
-    {MQTT_ROW(receive_max), .type = SETTING_COUNT, .key = "receive_max", .min = 1, .max = 65535,
-     .def = "64",
+    {MQTT_ROW(receive_max), .type = SETTING_COUNT, .key = "receive_max", .min = 1, .max = 65535, .def = "64",
      .text = "`mqtt`: QoS 2 messages that a client of 5.0 may have sent and not released. It is told; one "
              "that sends more is disconnected (0x93). 3.x knows no such limit."},
-    {MQTT_ROW(inflight_max), .type = SETTING_COUNT, .key = "inflight_max", .min = 1, .max = 32768,
-     .def = "256",
+    {MQTT_ROW(inflight_max), .type = SETTING_COUNT, .key = "inflight_max", .min = 1, .max = 32768, .def = "256",
      .text = "`mqtt`: QoS 1 and 2 messages that may be on their way to a client at once; what the "
              "client itself allows (5.0: receive maximum) may be less. Others wait in its queue."},
     {MQTT_ROW(topic_alias_max), .type = SETTING_COUNT, .key = "topic_alias_max", .max = 65535,
@@ -493,11 +485,9 @@ const setting schema_settings[] = {
      .text = "`mqtt`: whether filters may have wildcards."},
     {MQTT_ROW(shared_available), .type = SETTING_BOOL, .key = "shared_available", .def = "yes",
      .text = "`mqtt`: whether there are shared subscriptions (`$share/NAME/FILTER`)."},
-    {MQTT_ROW(subscription_ids_available), .type = SETTING_BOOL,
-     .key = "subscription_ids_available", .def = "yes",
+    {MQTT_ROW(subscription_ids_available), .type = SETTING_BOOL, .key = "subscription_ids_available", .def = "yes",
      .text = "`mqtt`: whether subscriptions of 5.0 may have identifiers."},
-    {MQTT_ROW(check_payload_format), .type = SETTING_BOOL, .key = "check_payload_format",
-     .def = "no",
+    {MQTT_ROW(check_payload_format), .type = SETTING_BOOL, .key = "check_payload_format", .def = "no",
      .text = "`mqtt`: a payload that is said to be UTF-8 (payload format indicator) and is not is "
              "refused (0x99). Costs a pass over each such payload."},
     {MQTT_ROW(max_subscriptions), .type = SETTING_COUNT, .key = "max_subscriptions", .min = 1,
@@ -515,23 +505,19 @@ const setting schema_settings[] = {
     {MQTT_ROW(max_queued_messages), .type = SETTING_COUNT, .key = "max_queued_messages", .min = 1,
      .max = 1u << 24, .def = "1000",
      .text = "`mqtt`: the same as a number of messages."},
-    {MQTT_ROW(queue_policy), .type = SETTING_WORD, .key = "queue_policy", .words = policy_words,
-     .def = "newest",
+    {MQTT_ROW(queue_policy), .type = SETTING_WORD, .key = "queue_policy", .words = policy_words, .def = "newest",
      .text = "`mqtt`: what gives way when that queue is full: the `newest` message, the `oldest` "
              "ones, or the client: `disconnect` (of a client that is away the newest message). "
              "Counted by reason in either case."},
-    {MQTT_ROW(response_info), TEXT_OF(listener_config, response_info), .key = "response_info",
-     .def = "",
+    {MQTT_ROW(response_info), TEXT_OF(listener_config, response_info), .key = "response_info", .def = "",
      .text = "`mqtt`: what clients of 5.0 get that ask for response information, by custom the start of "
              "the topics they may have responses sent to: `responses/%i`. `%i` is the client id. Empty: "
              "they get none."},
-    {MQTT_ROW(deny_subscribe), CAPACITY_OF(listener_config, deny_subscribe),
-     .type = SETTING_FILTERS,
+    {MQTT_ROW(deny_subscribe), CAPACITY_OF(listener_config, deny_subscribe), .type = SETTING_FILTERS,
      .key = "deny_subscribe", .def = "",
      .text = "`mqtt`: a list of topic filters, `[\"a/#\", \"b/+/c\"]`. A subscription that could "
              "receive a topic under one of them is refused (0x87)."},
-    {MQTT_ROW(deny_publish), CAPACITY_OF(listener_config, deny_publish),
-     .type = SETTING_FILTERS,
+    {MQTT_ROW(deny_publish), CAPACITY_OF(listener_config, deny_publish), .type = SETTING_FILTERS,
      .key = "deny_publish", .def = "",
      .text = "`mqtt`: a list of topic filters. What is published on a topic under one of them is "
              "refused (0x87) and goes nowhere; a will on one refuses the connection."},
@@ -573,8 +559,7 @@ const setting schema_settings[] = {
      .text = "TLS: handshakes of one IP address at once on one worker. Others of it wait their turn, behind those of "
              "other addresses. Raise it for a fleet behind one NAT address."},
 
-    {NETWORK(match), TEXT_OF(network_config, match), .key = "match", .check = text_check_match,
-     .def = "any",
+    {NETWORK(match), TEXT_OF(network_config, match), .key = "match", .check = text_check_match, .def = "any",
      .text = "Which interfaces the block is for: `any`, `name:eth0` (`*` and `?` match), "
              "`mac:52:54:00:12:34:56` or `driver:virtio_net`; several, separated by blanks. An interface "
              "takes the block that names it most exactly: mac, name, name pattern, driver, any. An "
@@ -589,8 +574,7 @@ const setting schema_settings[] = {
     {NETWORK(address), TEXT_OF(network_config, address), .key = "address", .check = text_check_prefixes,
      .def = "", .text = "Network: static addresses with the length of their network, separated by blanks: "
                         "`\"192.0.2.5/24 2001:db8::5/64\"`."},
-    {NETWORK(gateway), TEXT_OF(network_config, gateway), .key = "gateway",
-     .check = text_check_addresses, .def = "",
+    {NETWORK(gateway), TEXT_OF(network_config, gateway), .key = "gateway", .check = text_check_addresses, .def = "",
      .text = "Network: default routes that go with `address`: one IPv4 and one IPv6 router."},
     {NETWORK(routes), TEXT_OF(network_config, routes), .key = "routes", .check = text_check_routes,
      .def = "", .text = "Network: more routes, separated by commas: `\"10.0.0.0/8 via 192.0.2.254\"`. "
@@ -600,8 +584,7 @@ const setting schema_settings[] = {
              "advertisements name."},
     {NETWORK(ntp), TEXT_OF(network_config, ntp), .key = "ntp", .check = text_check_hosts, .def = "",
      .text = "Network: time servers, separated by blanks. They replace those that DHCP names."},
-    {NETWORK(vlan), .type = SETTING_COUNT, .key = "vlan", .min = 1, .max = 4094, .zero = "none",
-     .def = "none",
+    {NETWORK(vlan), .type = SETTING_COUNT, .key = "vlan", .min = 1, .max = 4094, .zero = "none", .def = "none",
      .text = "The network block is for this VLAN (802.1Q) on the matched interface; NAME becomes the VLAN "
              "interface's name."},
     {NETWORK(mtu), .type = SETTING_COUNT, .key = "mtu", .min = 576, .max = 65535, .zero = "auto",

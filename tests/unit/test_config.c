@@ -120,8 +120,7 @@ static const char full[] =
     "admin { enabled = no; bind = \"[::1]:9700\"; token_file = \"/t\"; anonymous = yes }\n"
     "log { level = debug; ring = 1m; stderr = no; file = \"/l\"; file_max = 1g; file_keep = 9;\n"
     "  syslog = \"udp:10.0.0.1:514\"; connections = yes }\n"
-    "listener one { protocol = frame; bind = \"0.0.0.0:7001\"; mode = publish; max_frame = 1k; "
-    "rcvbuf = auto;\n"
+    "listener one { protocol = frame; bind = \"0.0.0.0:7001\"; mode = publish; max_frame = 1k; rcvbuf = auto;\n"
     "  sndbuf = 16k; idle_timeout = never; packet_timeout = 5s; hello_timeout = 2s; send_timeout = "
     "7s; keepalive = off;\n"
     "  user_timeout = auto; backlog = 128; steer = cpu; defer_accept = yes; max_conns = 100; "
@@ -130,14 +129,10 @@ static const char full[] =
     "\"d/%i/#\"; anonymous = yes }\n"
     "listener two { protocol = frame; bind = \"unix:/s\"; mode = echo; proxy_protocol = yes;\n"
     "  proxy_from = [\"10.0.0.0/8\", \"2001:db8::1\"] }\n"
-    "listener three { protocol = mqtt; bind = \"unix:/m\"; max_packet = 4k; receive_max = 1; "
-    "inflight_max = 2;\n"
-    "  topic_alias_max = none; server_keepalive = 30s; max_keepalive = 1m; session_expiry_max = 1h; "
-    "max_qos = 1;\n"
-    "  retain_available = no; wildcard_available = no; shared_available = no; "
-    "subscription_ids_available = no;\n"
-    "  check_payload_format = yes; max_subscriptions = 3; max_queued_bytes = 8k; max_queued_messages "
-    "= 7;\n"
+    "listener three { protocol = mqtt; bind = \"unix:/m\"; max_packet = 4k; receive_max = 1; inflight_max = 2;\n"
+    "  topic_alias_max = none; server_keepalive = 30s; max_keepalive = 1m; session_expiry_max = 1h; max_qos = 1;\n"
+    "  retain_available = no; wildcard_available = no; shared_available = no; subscription_ids_available = no;\n"
+    "  check_payload_format = yes; max_subscriptions = 3; max_queued_bytes = 8k; max_queued_messages = 7;\n"
     "  queue_policy = oldest; response_info = \"r/%i\"; deny_subscribe = [\"a/#\", \"+/b\"]; "
     "deny_publish = \"c\";\n"
     "  transport = websocket; ws_path = \"/p\"; ws_origins = [\"https://a.example\", \"*\"]; ws_max_frame = 2k;\n"
@@ -354,8 +349,7 @@ static void test_unknown_keys_and_sections(void **state) {
     (void)state;
     refused_with("idle_timeot = 5s", "t:1: unknown key 'idle_timeot'; allowed: workers, engine,");
     refused_with("\nlistener a {\n idle_timeot = 5s }",
-                 "t:3: listener a: unknown key 'idle_timeot'; did you mean 'idle_timeout'?; "
-                 "allowed: protocol,");
+                 "t:3: listener a: unknown key 'idle_timeot'; did you mean 'idle_timeout'?; allowed: protocol,");
     refused_with("level = info",
                  "t:1: unknown key 'level' (it belongs in log { ... }); allowed: workers,");
     refused_with(
@@ -390,8 +384,7 @@ static void test_unknown_keys_and_sections(void **state) {
                  "t:1: listener: 'a/b' is not a name; allowed: 1 to 63 of a-z A-Z 0-9 - _ .");
     refused("listener a { }",
             "t:1: listener a: protocol is missing; allowed: frame, mqtt\nt:1: listener a: bind is "
-            "missing; allowed: "
-            "\"ADDRESS:PORT\", \"[IPV6]:PORT\" or \"unix:/path\"; an IP address, not a name");
+            "missing; allowed: \"ADDRESS:PORT\", \"[IPV6]:PORT\" or \"unix:/path\"; an IP address, not a name");
 }
 
 static void test_names_and_addresses_are_used_once(void **state) {
@@ -500,14 +493,12 @@ static void test_the_largest_reply_fits(void **state) {
                  "out_max: 65540 has no room for a frame of max_frame (64k) and its header; "
                  "allowed: auto, or more than 65540");
     refused_with(listener("mode = echo; max_frame = 64k; out_max = 128k; out_high = 64k"),
-                 "out_high: 64k leaves no room for a frame of max_frame (64k) and its header below "
-                 "out_max (128k)");
+                 "out_high: 64k leaves no room for a frame of max_frame (64k) and its header below out_max (128k)");
     refused_with(listener("mode = ack; out_max = 1k; out_high = 1013"),
                  "out_high: 1013 leaves no room for an acknowledgement");
     refused_with("workers = 4; memory_max = 16m;\nlistener a { protocol = frame; bind = "
                  "127.0.0.1:0; max_frame = 5m }",
-                 "t:2: listener a: max_frame: a frame of 5m does not fit a worker's share of "
-                 "memory_max (4m)");
+                 "t:2: listener a: max_frame: a frame of 5m does not fit a worker's share of memory_max (4m)");
     refused_with(
         "max_conns = 10;\nlistener a { protocol = frame; bind = 127.0.0.1:0; max_conns = 11 }",
         "t:2: listener a: max_conns: 11 is above the process's max_conns, 10");
