@@ -42,25 +42,12 @@ static const setting_word engine_words[] = {
     {"poll", IO_POLL},   {"select", IO_SELECT},     {NULL, 0},
 };
 static const setting_word level_words[] = {
-    {"error", LOG_ERROR}, {"warn", LOG_WARN}, {"info", LOG_INFO}, {"debug", LOG_DEBUG}, {NULL, 0},
-};
-static const setting_word protocol_words[] = {
-    {"frame", PROTOCOL_FRAME},
-    {"mqtt", PROTOCOL_MQTT},
-    {NULL, 0},
-};
+    {"error", LOG_ERROR}, {"warn", LOG_WARN}, {"info", LOG_INFO}, {"debug", LOG_DEBUG}, {NULL, 0}};
+static const setting_word protocol_words[] = {{"frame", PROTOCOL_FRAME}, {"mqtt", PROTOCOL_MQTT}, {NULL, 0}};
 static const setting_word mode_words[] = {
-    {"echo", FRAME_ECHO},
-    {"ack", FRAME_ACK},
-    {"publish", FRAME_PUBLISH},
-    {NULL, 0},
-};
+    {"echo", FRAME_ECHO}, {"ack", FRAME_ACK}, {"publish", FRAME_PUBLISH}, {NULL, 0}};
 static const setting_word policy_words[] = {
-    {"newest", QUEUE_NEWEST},
-    {"oldest", QUEUE_OLDEST},
-    {"disconnect", QUEUE_DISCONNECT},
-    {NULL, 0},
-};
+    {"newest", QUEUE_NEWEST}, {"oldest", QUEUE_OLDEST}, {"disconnect", QUEUE_DISCONNECT}, {NULL, 0}};
 static const setting_word shared_words[] = {
     {"round_robin", SHARED_ROUND_ROBIN},
     {"sticky", SHARED_STICKY},
@@ -72,14 +59,9 @@ static const setting_word transport_words[] = {
 static const setting_word sandbox_words[] = {
     {"on", SANDBOX_ON}, {"off", SANDBOX_OFF}, {"debug", SANDBOX_DEBUG}, {NULL, 0}};
 static const setting_word client_auth_words[] = {
-    {"none", TLS_CLIENT_NONE},
-    {"optional", TLS_CLIENT_OPTIONAL},
-    {"required", TLS_CLIENT_REQUIRED},
-    {NULL, 0},
-};
+    {"none", TLS_CLIENT_NONE}, {"optional", TLS_CLIENT_OPTIONAL}, {"required", TLS_CLIENT_REQUIRED}, {NULL, 0}};
 static const setting_word identity_words[] = {
-    {"cn", TLS_ID_CN}, {"san_dns", TLS_ID_DNS}, {"san_email", TLS_ID_EMAIL}, {"san_uri", TLS_ID_URI}, {NULL, 0},
-};
+    {"cn", TLS_ID_CN}, {"san_dns", TLS_ID_DNS}, {"san_email", TLS_ID_EMAIL}, {"san_uri", TLS_ID_URI}, {NULL, 0}};
 static const setting_word rate_words[] = {{"pause", RATE_PAUSE}, {"disconnect", RATE_DISCONNECT}, {NULL, 0}};
 static const setting_word steer_words[] = {{"hash", STEER_HASH}, {"cpu", STEER_CPU}, {NULL, 0}};
 
@@ -91,11 +73,7 @@ static const setting_word uplink_order_words[] = {{"oldest", UPLINK_OLDEST}, {"n
 static const setting_word uplink_from_words[] = {
     {"new", UPLINK_FROM_NEW}, {"earliest", UPLINK_FROM_EARLIEST}, {NULL, 0}};
 static const setting_word dhcp6_words[] = {
-    {"auto", NETWORK_DHCP6_AUTO},
-    {"yes", NETWORK_DHCP6_ON},
-    {"no", NETWORK_DHCP6_OFF},
-    {NULL, 0},
-};
+    {"auto", NETWORK_DHCP6_AUTO}, {"yes", NETWORK_DHCP6_ON}, {"no", NETWORK_DHCP6_OFF}, {NULL, 0}};
 
 static const setting_word sync_words[] = {
     {"commit", STREAM_SYNC_COMMIT}, {"interval", STREAM_SYNC_INTERVAL}, {NULL, 0}};
@@ -148,11 +126,9 @@ const setting schema_settings[] = {
     {TOP(engine), .type = SETTING_ENGINE, .key = "engine", .words = engine_words, .zero = "auto", .def = "auto",
      .text = "The I/O engine. `auto` tests io_uring once at start and falls back to `epoll-et` "
              "with the reason in the log; an engine given by name is used or the start fails. "
-             "`sluice probe` shows what `auto` would choose, `sluice tune` measures which one is "
-             "best for a load."},
+             "`sluice probe` shows what `auto` would choose, `sluice tune` measures which one is best for a load."},
     {TOP(pin), .type = SETTING_BOOL, .key = "pin", .def = "yes",
-     .text = "Pins each worker to its CPU. Turn it off where another program pins or limits the "
-             "process."},
+     .text = "Pins each worker to its CPU. Turn it off where another program pins or limits the process."},
     {TOP(data_dir), TEXT_OF(config, data_dir), .key = "data_dir", .check = text_check_path,
      .def = "/var/lib/sluice",
      .text = "The directory for everything that must survive a restart. It is created if it is "
@@ -229,8 +205,7 @@ const setting schema_settings[] = {
              "latency then rises to about this value. It trades latency for CPU (figures: "
              "tests/bench/RESULTS.md). 200us is the largest sensible value for most loads. 0 never waits."},
     {TOP(sqpoll), .type = SETTING_BOOL, .key = "sqpoll", .def = "no",
-     .text = "uring: a kernel thread polls for submissions. It burns a CPU for each worker; for "
-             "measurements."},
+     .text = "uring: a kernel thread polls for submissions. It burns a CPU for each worker; for measurements."},
 
     {ADMIN(admin_enabled), .type = SETTING_BOOL, .key = "enabled", .def = "yes",
      .text = "Opens the admin listener. `sluice ctl` works without it, over `ctl_socket`."},
@@ -259,8 +234,7 @@ const setting schema_settings[] = {
      .def = "", .text = "Logs to this file. Empty: no file. SIGHUP opens it anew."},
     {LOG(file_bytes_max), .type = SETTING_BYTES64, .key = "file_max", .min = 64 * KIB,
      .max = 1024 * GIB, .zero = "never", .def = "16m",
-     .text = "The file is rotated when it would grow beyond this size. `never` when logrotate does "
-             "it."},
+     .text = "The file is rotated when it would grow beyond this size. `never` when logrotate does it."},
     {LOG(file_keep), .type = SETTING_COUNT, .key = "file_keep", .max = 1000, .def = "4",
      .text = "Rotated files that are kept: FILE.1 is the newest."},
     {LOG(syslog), TEXT_OF(config, log.syslog), .key = "syslog", .check = text_check_syslog, .def = "",
@@ -296,8 +270,7 @@ const setting schema_settings[] = {
     {LISTENER(mode), .type = SETTING_WORD, .key = "mode", .words = mode_words, .def = "ack",
      .flags = SETTING_FRAME_ONLY,
      .text = "`echo` sends each frame back. `ack` answers each with its number on the connection. "
-             "`publish` wants a hello with the device's id first and then publishes frames under "
-             "`up_topic`."},
+             "`publish` wants a hello with the device's id first and then publishes frames under `up_topic`."},
     {LISTENER(max_frame), .type = SETTING_BYTES32, .key = "max_frame", .min = 1,
      .max = LIMIT_PACKET_BYTES_MAX, .def = "64k", .flags = SETTING_FRAME_ONLY,
      .text = "The largest payload. A longer frame ends the connection with `frame_too_large` "
@@ -339,8 +312,7 @@ const setting schema_settings[] = {
              "net.core.somaxconn. It is what a reconnect storm waits in."},
     {LISTENER(steer), .type = SETTING_WORD, .key = "steer", .words = steer_words, .def = "hash",
      .text = "Which worker a new connection goes to: `hash` spreads by the addresses, `cpu` takes "
-             "the worker on the CPU that received it (with receive queues and interrupts laid out "
-             "for it)."},
+             "the worker on the CPU that received it (with receive queues and interrupts laid out for it)."},
     {LISTENER(defer_accept), .type = SETTING_BOOL, .key = "defer_accept", .def = "no",
      .text = "TCP_DEFER_ACCEPT: a connection is accepted when its first bytes are there. Saves a "
              "wake-up for each connection where the client speaks first at once."},
@@ -474,11 +446,9 @@ const setting schema_settings[] = {
     {MQTT_ROW(session_expiry_max_s), .type = SETTING_S32, .key = "session_expiry_max", .min = 1,
      .max = 4294967294u, .zero = "unlimited", .def = "7d",
      .text = "`mqtt`: the longest time that a session is kept for a client that is not connected. A "
-             "client of 5.0 that asks for more is told; a session of 3.x without clean session "
-             "lasts so long."},
+             "client of 5.0 that asks for more is told; a session of 3.x without clean session lasts so long."},
     {MQTT_ROW(max_qos), .type = SETTING_COUNT, .key = "max_qos", .max = 2, .def = "2",
-     .text = "`mqtt`: the highest QoS. Subscriptions are granted at most this; a PUBLISH above it is "
-             "refused."},
+     .text = "`mqtt`: the highest QoS. Subscriptions are granted at most this; a PUBLISH above it is refused."},
     {MQTT_ROW(retain_available), .type = SETTING_BOOL, .key = "retain_available", .def = "yes",
      .text = "`mqtt`: whether retained messages may be published."},
     {MQTT_ROW(wildcard_available), .type = SETTING_BOOL, .key = "wildcard_available", .def = "yes",
@@ -492,8 +462,7 @@ const setting schema_settings[] = {
              "refused (0x99). Costs a pass over each such payload."},
     {MQTT_ROW(max_subscriptions), .type = SETTING_COUNT, .key = "max_subscriptions", .min = 1,
      .max = 1u << 20, .def = "10000",
-     .text = "`mqtt`: subscriptions of one client. Beyond it a filter is answered with quota "
-             "exceeded (0x97)."},
+     .text = "`mqtt`: subscriptions of one client. Beyond it a filter is answered with quota exceeded (0x97)."},
     {MQTT_ROW(max_topic_levels), .type = SETTING_COUNT, .key = "max_topic_levels",
      .max = LIMIT_TOPIC_LEVELS, .zero = "unlimited", .def = "unlimited",
      .text = "`mqtt`: levels of a topic or filter, below the gateway's own limit of 128. A message on a deeper topic "
