@@ -229,10 +229,6 @@ void worker_buf_free(worker *w, void *buf, u32 size) {
     free(buf);
 }
 
-void conn_close_after_flush(conn *c, close_reason reason) {
-    conn_close(c, reason);
-}
-
 void conn_end(conn *c, close_reason reason) {
     conn_close(c, reason);
 }
