@@ -231,7 +231,8 @@ static bool replay_state(streams *s, u16 number, cursor *c) {
     x.last_time_ms = take_u64(c);
     x.last_bytes_end = take_u64(c);
     u32 count = cursor_u32(c);
-    if (c->overrun || name.len == 0 || at.first == 0 || at.first > at.next) return false;
+    if (c->overrun || name.len == 0 || memchr(name.text, '\0', name.len) != NULL) return false;
+    if (at.first == 0 || at.first > at.next) return false;
     if (x.last_bytes_end < at.bytes_first || x.sparse > STREAM_SPARSE_MAX) return false;
     stream_part *p = stream_part_find(s, number);
     if (p == NULL) p = stream_part_add(s, name.text, name.len, number);
@@ -278,7 +279,7 @@ static bool replay_consumer(const streams *s, u16 number, cursor *c, bool forgot
     return true;
 }
 
-static bool record_replay(streams *s, const u8 *data, u32 len) {
+bool stream_record_replay(streams *s, const u8 *data, u32 len) {
     cursor c = cursor_of(data, len);
     u8 type = cursor_u8(&c);
     u16 number = cursor_u16(&c);
@@ -294,7 +295,7 @@ static bool record_replay(streams *s, const u8 *data, u32 len) {
 
 static void replay(void *context, const store_record *r) {
     streams *s = context;
-    if (record_replay(s, r->data, r->len)) return;
+    if (stream_record_replay(s, r->data, r->len)) return;
     log_warn("worker %u: a record of a stream at %llu was not understood, and is left out", s->owner->index,
              (unsigned long long)r->pos);
 }

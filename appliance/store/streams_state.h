@@ -111,6 +111,8 @@ void stream_own_gather(streams *s);
 
 // --- stream_records.c ---
 void stream_records_register(streams *s);
+// Takes one record of the log. False: it was not understood.
+bool stream_record_replay(streams *s, const u8 *data, u32 len);
 // Appends what is not in the log yet; tries again with the next tick.
 void stream_records_flush(streams *s);
 // The consumer of that name, made when absent. NULL: no memory or too many.
