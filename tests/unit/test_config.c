@@ -327,8 +327,7 @@ static void test_mistakes_in_settings(void **state) {
             "first stands in line 2");
     refused_with("engine = sim", "t:1: engine: 'sim' is not known in this version; allowed: auto, "
                                  "uring, epoll-et, epoll-lt, poll, select");
-    refused_with("workers = 65",
-                 "t:1: workers: '65' is above 64; allowed: auto, a whole number, 0 to 64");
+    refused_with("workers = 65", "t:1: workers: '65' is above 64; allowed: auto, a whole number, 0 to 64");
     refused_with("recv_bufs = 100", "t:1: recv_bufs: '100' is not a power of two");
     refused_with("log { ring = 3m }", "t:1: log: ring: '3m' is not a power of two");
     refused_with("log { syslog = \"udp:loghost:514\" }",
@@ -350,8 +349,7 @@ static void test_unknown_keys_and_sections(void **state) {
     refused_with("idle_timeot = 5s", "t:1: unknown key 'idle_timeot'; allowed: workers, engine,");
     refused_with("\nlistener a {\n idle_timeot = 5s }",
                  "t:3: listener a: unknown key 'idle_timeot'; did you mean 'idle_timeout'?; allowed: protocol,");
-    refused_with("level = info",
-                 "t:1: unknown key 'level' (it belongs in log { ... }); allowed: workers,");
+    refused_with("level = info", "t:1: unknown key 'level' (it belongs in log { ... }); allowed: workers,");
     refused_with(
         "log { workers = 2 }",
         "t:1: log: unknown key 'workers' (it stands at the top level, outside of sections)");
@@ -374,10 +372,8 @@ static void test_unknown_keys_and_sections(void **state) {
     refused_with("listener a { tls = yes }", "t:1: listener a: tls: is a block: tls {");
     refused_with("tls { cert = x }", "t:1: unknown section 'tls'");
     refused_with("admin = \"127.0.0.1:9600\"", "t:1: admin: is a section: admin { ... }");
-    refused_with("admin { }\nlog { }\nadmin { }",
-                 "t:3: admin: given twice; the first stands in line 1");
-    refused_with("listener { protocol = frame }",
-                 "t:1: listener: a name is expected: listener NAME { ... }");
+    refused_with("admin { }\nlog { }\nadmin { }", "t:3: admin: given twice; the first stands in line 1");
+    refused_with("listener { protocol = frame }", "t:1: listener: a name is expected: listener NAME { ... }");
     refused_with("listener { }", "t:1: listener: a name is expected: listener NAME { ... }");
     refused_with("listener = a", "t:1: listener: is a section: listener NAME { ... }");
     refused_with("listener a/b { }",
