@@ -114,7 +114,8 @@ bool mqtt_flight_put(mqtt_session *s, mqtt_entry *e, u16 id) {
 }
 
 bool mqtt_flight_add(mqtt_session *s, mqtt_entry *e) {
-    mqtt_outbound *out = s->out;
+    mqtt_outbound *out = mqtt_outbound_of(s);
+    if (out == NULL) return false;
     if (out->in_flight.count * 2 >= out->slot_count && !slots_grow(s) &&
         out->in_flight.count >= out->slot_count) {
         return false;
