@@ -201,6 +201,11 @@ static void sent(mqtt_entry *e) {
     e->sent_before = true;
 }
 
+// Whether one that was to be sent before it has not been: all are sent in their order, whatever their QoS.
+static bool is_behind(const mqtt_entry *e) {
+    return e->prev != NULL && e->prev->state == MQTT_ENTRY_QUEUED;
+}
+
 delivery_result mqtt_durable_deliver(mqtt_session *s, delivery *d) {
     mqtt_keep *k = s->keep;
     if (d->share != 0 || d->retained) {
@@ -221,7 +226,7 @@ delivery_result mqtt_durable_deliver(mqtt_session *s, delivery *d) {
     k->claim = MQTT_CLAIM_NONE;
     if (claimed == MQTT_CLAIM_NONE) return DELIVERY_DROPPED; // counted when it was offered
     mqtt_entry *e = k->claimed;
-    if (claimed == MQTT_CLAIM_QUEUED || e->hold_pos != 0) return DELIVERY_TAKEN;
+    if (claimed == MQTT_CLAIM_QUEUED || e->hold_pos != 0 || is_behind(e)) return DELIVERY_TAKEN;
     mqtt_outgoing out = outgoing_of(d, e->packet_id);
     int result = mqtt_send_now(s, d, &out);
     if (result != 0) {
@@ -345,10 +350,8 @@ static void queue_send_record(mqtt_session *s, const store_record *record) {
     }
     (void)pop(s, &ref);
     if (!queue_to_flight(s, e, &ref)) return;
-    if (e->qos == 2) {
-        mqtt_durable_hold(s, e);
-        return;
-    }
+    if (e->qos == 2) mqtt_durable_hold(s, e);
+    if (e->qos == 2 || is_behind(e)) return;
     int result = send_record(s, e, &r, &w);
     if (result == 0) {
         sent(e);
@@ -469,7 +472,11 @@ bool mqtt_durable_pump_flight(mqtt_session *s) {
     mqtt_entry *next;
     for (mqtt_entry *e = out->in_flight.head; e != NULL; e = next) {
         next = e->next;
-        if (!is_due(e) || e->hold_pos != 0) continue;
+        if (!is_due(e)) continue;
+        if (e->hold_pos != 0) {
+            if (e->state == MQTT_ENTRY_RELEASED) continue;
+            break; // what comes behind it waits too
+        }
         bool room = e->state == MQTT_ENTRY_RELEASED || !e->resend ||
                     out->in_flight.count - out->resend_count < s->window;
         if (!room || !output_is_open(s) || !flight_send(s, e)) return false;
@@ -489,10 +496,8 @@ static void loaded_send(mqtt_session *s) {
     s->keep->loaded--;
     (void)pop(s, &ref);
     if (!queue_to_flight(s, e, &ref)) return;
-    if (e->qos == 2) {
-        mqtt_durable_hold(s, e);
-        return;
-    }
+    if (e->qos == 2) mqtt_durable_hold(s, e);
+    if (e->qos == 2 || is_behind(e)) return;
     int result = mqtt_entry_send(s, e);
     if (result != 0) {
         mqtt_count_unsent(s, result);

@@ -453,6 +453,7 @@ void mqtt_queue_trim(mqtt_session *s) {
     out->slot_count = 0;
     // last_id is what is left: a client away may still hold identifiers, so they go on where they were.
     if (out->queue.count > 0 || out->queue_0.count > 0 || s->conn == NULL) return;
+    if (s->keep != NULL && s->keep->backlog.count > 0) return; // the next one is being read from the log
     pool_free(mqtt_pool(s), out, sizeof(*out));
     s->out = NULL;
 }
