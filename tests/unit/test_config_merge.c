@@ -16,7 +16,7 @@
 #include "init/config_user_data.h"
 
 static const char BAKED[] = "listener devices {\n  protocol = frame;\n  bind = \"0.0.0.0:7000\";\n  mode = echo;\n}\n"
-                            "admin { bind = \"0.0.0.0:9600\"; }\nlog { level = info; }\n";
+                            "admin { bind = \"0.0.0.0:9600\"; anonymous = yes; }\nlog { level = info; }\n";
 
 typedef struct rig {
     config_text list[CONFIG_SOURCES_MAX];

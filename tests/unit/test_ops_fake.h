@@ -22,6 +22,7 @@
 #include "net/listener.h"
 #include "ops/http.h"
 #include "ops/request.h"
+#include "uplink/uplink.h"
 #include "worker.h"
 
 #define FAKE_DEVICES 2u
@@ -93,6 +94,30 @@ void inspect_subscriptions(broker *b, const char *contains, const char *client, 
 void inspect_retained(broker *b, const char *contains, inspect_rows *out) {
     (void)b, (void)contains;
     out->more = false;
+}
+// No uplinks.
+u32 uplinks_count(const worker *w) {
+    (void)w;
+    return 0;
+}
+const uplink *uplinks_at(const worker *w, u32 index) {
+    (void)w, (void)index;
+    return NULL;
+}
+const char *uplink_name(const uplink *u) {
+    (void)u;
+    return "";
+}
+const uplink_metrics *uplink_metrics_get(const uplink *u) {
+    (void)u;
+    return NULL;
+}
+void uplink_texts_get(const uplink *u, uplink_texts *out) {
+    (void)u, (void)out;
+}
+const char *uplink_drop_name(u32 drop) {
+    (void)drop;
+    return "";
 }
 void conn_close(conn *c, close_reason reason) {
     fake_conn *f = (fake_conn *)(void *)c;
