@@ -177,7 +177,7 @@ def test_reserve_is_won_back(engine, run_gateway):
 
 def test_few_descriptors_from_the_start(engine, run_gateway):
     """A small limit: the gateway bounds itself below it and refuses by name."""
-    gateway = run_gateway(engine, workers=1, nofile=128, listeners={"echo": {"mode": "echo"}})
+    gateway = run_gateway(engine, workers=1, nofile=256, listeners={"echo": {"mode": "echo"}})
     watch = gateway.watch_closes()
     devices = arrive(gateway, 140)
     served, ended, waiting = sort_out(devices)
