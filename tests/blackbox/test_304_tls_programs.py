@@ -47,6 +47,7 @@ def test_pub_and_sub(sluice, gateway, pki, where, cert):
     ({"ca": "stranger"}, "TLS: certificate_untrusted"), ({"host": "127.0.0.1"}, "TLS: certificate_wrong_name"),
     ({"where": "certified"}, "TLS: peer_alert: handshake_failure")])
 def test_refusals_have_names(sluice, gateway, pki, args, said):
+    args = dict(args)
     where = args.pop("where", "open")
     done = sluice_client(sluice, gateway, pki, "pub", where, "-t", "t", "-m", "x", **args)
     assert done.returncode == 1 and said in done.stderr, done.stderr
