@@ -149,7 +149,8 @@ static bool stretch_choose(store_reader *rd) {
     rd->at = MAX(rd->at, seg->base);
     rd->seg = seg;
     rd->copies = false;
-    rd->place = MAX(rd->at, seg->base + SEGMENT_HEAD_BYTES);
+    // "After that record" is one more than where it lies: it is read once more, and not given.
+    rd->place = MAX(rd->at & ~(store_pos)(RECORD_ALIGN - 1), seg->base + SEGMENT_HEAD_BYTES);
     rd->limit = segment_limit(s, seg);
     return true;
 }
