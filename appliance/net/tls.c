@@ -246,7 +246,10 @@ static void log_open(const tls_layer *t) {
 static bool drained(layer *l) {
     tls_layer *t = tls_of(l);
     if (t->phase != TLS_HANDOVER) return false;
-    kernel_take_over(t);
+    u8 fragment = t->is_client ? 0 : t->hs->ssl.engine.peer_log_max_frag_len;
+    t->out_max = fragment != 0 && fragment < 14 ? (u16)(1u << fragment) : TLS_PLAIN_BYTES_MAX;
+    // The kernel makes records of any size up to the largest.
+    if (t->out_max == TLS_PLAIN_BYTES_MAX) kernel_take_over(t);
     t->phase = TLS_OPEN;
     tls_admission_leave(t);
     tls_context_drop(t->context);

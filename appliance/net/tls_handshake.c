@@ -110,6 +110,8 @@ bool tls_handshake_client(tls_handshake *hs, const tls_client *client, const cha
     hs->is_client = true;
     br_ssl_client_zero(&hs->ssl.client);
     if (!engine_begin(hs)) return false;
+    // It would ask the server for small fragments (RFC 6066 section 4), which then bind our records as well.
+    hs->ssl.engine.log_max_frag_len = 14;
     br_ssl_engine_set_all_flags(engine_of(hs), BR_OPT_NO_RENEGOTIATION);
     br_ssl_client_set_default_rsapub(&hs->ssl.client);
     tls_verifier_init_client(&hs->verifier, client->anchors, client->anchor_count);

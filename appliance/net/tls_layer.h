@@ -17,6 +17,7 @@ typedef struct tls_layer {
     bool is_client, resumed, failed, counted;
     u8 identity_len;
     u16 suite;
+    u16 out_max;           // plain bytes of a record: fewer when the client has asked for that (RFC 6066 section 4)
     u32 held_start, held_used, held_size;
     u8 *held;              // bytes of records that are not done with; borrowed
     tls_handshake *hs;     // borrowed, in handshake and handover

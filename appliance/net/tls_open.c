@@ -13,21 +13,38 @@ enum { ALERT_WARNING = 1, ALERT_FATAL = 2, ALERT_CLOSE = 0, ALERT_MAC = 20, ALER
 
 // --- out ---
 
+// Copies the next len bytes of the pieces; *piece and *start are the place in them.
+static void gather(u8 *to, u32 len, const struct iovec *pieces, u32 *piece, size_t *start) {
+    while (len > 0) {
+        const struct iovec *from = &pieces[*piece];
+        u32 take = (u32)MIN((size_t)len, from->iov_len - *start);
+        if (take > 0) memcpy(to, (const u8 *)from->iov_base + *start, take);
+        to += take;
+        len -= take;
+        *start += take;
+        if (*start < from->iov_len) continue;
+        ++*piece;
+        *start = 0;
+    }
+}
+
 int tls_open_output(layer *l, const struct iovec *pieces, u32 count, u32 bytes) {
     tls_layer *t = tls_of(l);
     bool plain = (l->flags & LAYER_PASS_OUT) != 0; // the kernel seals
-    u32 front = plain ? 0 : tls_record_front(&t->out);
-    u8 *room = layer_reserve(l, front + bytes + (plain ? 0 : TLS_ROOM_BEHIND));
-    if (room == NULL) return CLOSE_NO_MEMORY;
-    u8 *at = room + front;
-    for (u32 i = 0; i < count; i++) {
-        if (pieces[i].iov_len > 0) memcpy(at, pieces[i].iov_base, pieces[i].iov_len);
-        at += pieces[i].iov_len;
+    u32 front = plain ? 0 : tls_record_front(&t->out), piece = 0;
+    size_t start = 0;
+    (void)count;
+    for (u32 left = bytes; left > 0;) {
+        u32 len = plain ? left : MIN(left, (u32)t->out_max);
+        u8 *room = layer_reserve(l, front + len + (plain ? 0 : TLS_ROOM_BEHIND));
+        if (room == NULL) return CLOSE_NO_MEMORY;
+        gather(room + front, len, pieces, &piece, &start);
+        layer_commit(l, plain ? len : tls_record_seal(&t->out, TLS_DATA, room + front, len));
+        left -= len;
     }
-    layer_commit(l, plain ? bytes : tls_record_seal(&t->out, TLS_DATA, room + front, bytes));
     return 0;
 }
-_Static_assert(LAYER_CHUNK_BYTES <= TLS_PLAIN_BYTES_MAX, "a chunk is one record");
+_Static_assert(LAYER_CHUNK_BYTES <= TLS_PLAIN_BYTES_MAX, "a chunk is one record, unless the peer wants small ones");
 
 static void alert_send(tls_layer *t, u8 level, u8 description) {
     const u8 alert[2] = {level, description};

@@ -69,3 +69,20 @@ def test_mosquitto(gateway, pki, where, cert):
     got = subprocess.run(["mosquitto_sub", *common, "-t", f"m/{where}", "-C", "1"], check=True, capture_output=True,
                          timeout=GUARD_S)
     assert got.stdout == b"kept\n"
+
+
+def test_a_client_that_wants_small_records(run_gateway, pki, engine):
+    """RFC 6066 section 4: openssl ends the connection at a record larger than it has asked for."""
+    tls = {"cert": pki.cert("server"), "key": pki.key("server")}
+    gateway = run_gateway(engine, listeners={"echo": {"protocol": "frame", "mode": "echo", "max_frame": "64k", "tls": tls}})
+    frame = (20_000).to_bytes(4, "big") + bytes(range(250)) * 80
+    port = gateway.address("echo")[1]
+    client = subprocess.Popen(["openssl", "s_client", "-quiet", "-maxfraglen", "512", "-CAfile", pki.cert("ca"), "-connect",
+                               f"localhost:{port}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        client.stdin.write(frame)
+        client.stdin.flush()
+        assert client.stdout.read(len(frame)) == frame
+    finally:
+        client.kill()
+        client.wait()
