@@ -16,9 +16,7 @@ ENGINES = [(e, w) for e in engines.selected() for w in (1, 2)]
 @pytest.fixture(scope="module", params=ENGINES, ids=lambda p: f"{p[0]}-{p[1]}w")
 def gateway(request, sluice):
     engine, workers = request.param
-    why = engines.refusal(engine)
-    if why:
-        pytest.skip(f"engine {engine}: {why}")
+    engines.need(engine)
     with Gateway(sluice, engine, workers=workers, listeners=scenarios.LISTENERS) as running:
         yield running
 

@@ -21,9 +21,7 @@ RUNS = [(kind, e) for kind in ("asan", "tsan") for e in engines.selected()]
 def gateway(request):
     kind, engine = request.param
     path = binary(f"SLUICE_{kind.upper()}")
-    why = engines.refusal(engine)
-    if why:
-        pytest.skip(f"engine {engine}: {why}")
+    engines.need(engine)
     with Gateway(path, engine, workers=2, listeners=scenarios.LISTENERS, slower=SLOWER,
                  settings={"drain_timeout": "10s"}) as running:
         yield running

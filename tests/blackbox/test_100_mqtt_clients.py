@@ -3,7 +3,6 @@
 for their client, wills, and framed devices on the same topics. The standard's statements one by one are in
 tests/conformance."""
 import json
-import shutil
 import signal
 import subprocess
 import time
@@ -13,6 +12,7 @@ import pytest
 from harness import engines
 from harness.client import Device, frame, hello
 from harness.gateway import Gateway
+from harness.remotes import needed
 from harness.wait import until
 
 ENGINES = [(e, w) for e in engines.selected() for w in (1, 2)]
@@ -26,12 +26,9 @@ VERSIONS = ("mqttv31", "mqttv311", "mqttv5")
 @pytest.fixture(scope="module", params=ENGINES, ids=lambda p: f"{p[0]}-{p[1]}w")
 def gateway(request, sluice):
     engine, workers = request.param
-    why = engines.refusal(engine)
-    if why:
-        pytest.skip(f"engine {engine}: {why}")
+    engines.need(engine)
     for name in ("mosquitto_pub", "mosquitto_sub", "stdbuf"):
-        if not shutil.which(name):
-            pytest.skip(f"{name} is not installed")
+        needed(name)
     with Gateway(sluice, engine, workers=workers, listeners=LISTENERS, settings={"events": True}) as running:
         yield running
 

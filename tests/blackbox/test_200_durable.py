@@ -28,9 +28,7 @@ FOREVER = {"session_expiry": 0xFFFFFFFF}
 @pytest.fixture(params=ENGINES, ids=lambda p: f"{p[0]}-{p[1]}w")
 def gateway(request, sluice):
     engine, workers = request.param
-    why = engines.refusal(engine)
-    if why:
-        pytest.skip(f"engine {engine}: {why}")
+    engines.need(engine)
     with Gateway(sluice, engine, workers=workers, listeners=LISTENERS, settings=SETTINGS) as running:
         yield running
         Client.end_all()

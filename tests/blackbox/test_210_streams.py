@@ -31,16 +31,10 @@ def setups(list_):
     return pytest.mark.parametrize("setup", list_, ids=[f"{e}-{w}w" for e, w in list_])
 
 
-def skip_refused(engine):
-    why = engines.refusal(engine)
-    if why:
-        pytest.skip(f"engine {engine}: {why}")
-
-
 @pytest.fixture(scope="module", params=ENGINES, ids=lambda p: f"{p[0]}-{p[1]}w")
 def gateway(request, sluice):
     engine, workers = request.param
-    skip_refused(engine)
+    engines.need(engine)
     listeners = {**LISTENERS, "denying": {"protocol": "mqtt", "bind": "127.0.0.1:0",
                                           "deny_subscribe": ["$stream/some"]}}
     with stream_gateway(sluice, engine, workers, STREAMS, listeners=listeners) as running:
@@ -348,7 +342,7 @@ def test_a_durable_session_reads_as_well(gateway):
 @setups(ENGINES)
 def test_killed_and_started_again(sluice, setup):
     engine, workers = setup
-    skip_refused(engine)
+    engines.need(engine)
     with stream_gateway(sluice, engine, workers) as gateway:
         publish_all(gateway, "s/1", [b"%d" % i for i in range(200)], qos=1, clients=4)
         with client(gateway) as c:
@@ -372,7 +366,7 @@ def test_killed_and_started_again(sluice, setup):
 
 @setups(FEW)
 def test_another_number_of_workers(sluice, setup):
-    skip_refused(setup[0])
+    engines.need(setup[0])
     gateway = stream_gateway(sluice, setup[0], 2)
     sent = [str(i) for i in range(60)]
     try:
@@ -400,7 +394,7 @@ def test_another_number_of_workers(sluice, setup):
 @setups(FEW)
 def test_retention_by_bytes(sluice, setup):
     engine, workers = setup
-    skip_refused(engine)
+    engines.need(engine)
     with stream_gateway(sluice, engine, workers, {"all": {"topics": ["s/#"], "max_bytes": "64k"}}) as gateway:
         publish_all(gateway, "s/r", [b"%04d" % i + b"x" * 1000 for i in range(300)], qos=1, clients=2)
         row = until(lambda: (lambda r: r if r["bytes"] <= 65536 + 8192 else None)(gateway.api("/api/streams/all")),
@@ -422,7 +416,7 @@ def test_retention_by_bytes(sluice, setup):
 @setups(FEW)
 def test_retention_by_age(sluice, setup):
     engine, workers = setup
-    skip_refused(engine)
+    engines.need(engine)
     with stream_gateway(sluice, engine, workers, {"all": {"topics": ["s/#"], "max_age": "1s"}}) as gateway:
         publish_all(gateway, "s/r", [b"old"] * 10, qos=1)
         until(lambda: gateway.api("/api/streams/all")["messages"] == 0, "all of them are too old")
@@ -436,7 +430,7 @@ def test_retention_by_age(sluice, setup):
 @setups(FEW)
 def test_reload_adds_and_removes(sluice, setup):
     engine, workers = setup
-    skip_refused(engine)
+    engines.need(engine)
     with stream_gateway(sluice, engine, workers) as gateway:
         publish_all(gateway, "s/a", [b"1"])
         gateway.sections["stream late"] = {"topics": ["late/#"]}
@@ -465,7 +459,7 @@ def test_reload_adds_and_removes(sluice, setup):
 @setups(FEW)
 def test_ctl(sluice, setup):
     engine, workers = setup
-    skip_refused(engine)
+    engines.need(engine)
     with stream_gateway(sluice, engine, workers) as gateway:
         publish_all(gateway, "s/a", [b"one", b"\xff\x00\xff"])
         expect_count(gateway, "all", 2)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole programs over TLS: `sluice pub` and `sub`, and mosquitto's clients, with and without own certificates."""
-import shutil
 import subprocess
 
 import pytest
 
 from harness import pki as pki_of
+from harness.remotes import needed
 from harness.wait import GUARD_S
 
 
@@ -58,13 +58,12 @@ def test_any_name(sluice, gateway, pki):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.skipif(not shutil.which("mosquitto_pub"), reason="mosquitto's clients are missing")
 @pytest.mark.parametrize("where,cert", [("open", None), ("certified", "device")])
 def test_mosquitto(gateway, pki, where, cert):
     host, port = "localhost", str(gateway.address(where)[1])
     own = ["--cert", pki.cert(cert), "--key", pki.key(cert)] if cert else []
     common = ["-h", host, "-p", port, "--cafile", pki.cert("ca"), "--tls-alpn", "mqtt", *own]
-    subprocess.run(["mosquitto_pub", *common, "-t", f"m/{where}", "-m", "kept", "-q", "1", "-r"], check=True,
+    subprocess.run([needed("mosquitto_pub"), *common, "-t", f"m/{where}", "-m", "kept", "-q", "1", "-r"], check=True,
                    timeout=GUARD_S)
     got = subprocess.run(["mosquitto_sub", *common, "-t", f"m/{where}", "-C", "1"], check=True, capture_output=True,
                          timeout=GUARD_S)

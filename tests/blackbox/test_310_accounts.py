@@ -22,9 +22,7 @@ PASSWORDS = (crypt_line("alice", "wonder") + crypt_line("slow", "secret", 20000)
 @pytest.fixture(scope="module", params=ENGINES, ids=lambda p: f"{p[0]}-{p[1]}w")
 def gateway(request, sluice):
     engine, workers = request.param
-    why = engines.refusal(engine)
-    if why:
-        pytest.skip(f"engine {engine}: {why}")
+    engines.need(engine)
     with tempfile.TemporaryDirectory() as directory:
         files = Files(directory)
         passwords, secret = files.write("passwords", PASSWORDS), files.write("secret", SECRET + "\n")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sluice passwd`, the admin listener's token, and what `sluice check` says about files that are missing or wrong."""
+import importlib
 import os
 import pty
-import shutil
 import subprocess
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from harness import http
 from harness.accounts import SECRET
 from harness.mqtt_peer import V311, Client
+from harness.remotes import needed
 
 
 def run(sluice, *args, stdin=b""):
@@ -74,10 +75,9 @@ def test_the_password_is_asked_for_without_echo(sluice, path):
 
 
 def test_its_file_and_mosquittos_are_the_same(sluice, path, run_gateway):
-    if not shutil.which("mosquitto_passwd"):
-        pytest.skip("mosquitto_passwd is not installed")
+    mosquitto_passwd = needed("mosquitto_passwd")
     assert run(sluice, "-c", path, "ours", "--stdin", stdin=b"one two\n").returncode == 0
-    subprocess.run(["mosquitto_passwd", "-b", path, "theirs", "three four"], check=True, timeout=60)
+    subprocess.run([mosquitto_passwd, "-b", path, "theirs", "three four"], check=True, timeout=60)
     gateway = run_gateway(listeners={"mqtt": {"protocol": "mqtt", "bind": "127.0.0.1:0", "password_file": path}})
     for user, password in (("ours", b"one two"), ("theirs", b"three four")):
         with Client(gateway.address("mqtt"), V311).hello(user=user, password=password) as client:
@@ -90,7 +90,7 @@ def test_its_file_and_mosquittos_are_the_same(sluice, path, run_gateway):
 
 
 def test_paho_with_an_account(sluice, path, run_gateway):
-    mqtt = pytest.importorskip("paho.mqtt.client")
+    mqtt = importlib.import_module("paho.mqtt.client")
     assert run(sluice, "-c", path, "u", "--stdin", stdin=b"p\n").returncode == 0
     gateway = run_gateway(listeners={"mqtt": {"protocol": "mqtt", "bind": "127.0.0.1:0", "password_file": path}})
     more = {"callback_api_version": mqtt.CallbackAPIVersion.VERSION1} if hasattr(mqtt, "CallbackAPIVersion") else {}

@@ -30,9 +30,7 @@ pattern write mail/%u
 @pytest.fixture(scope="module", params=ENGINES, ids=lambda p: f"{p[0]}-{p[1]}w")
 def gateway(request, sluice):
     engine, workers = request.param
-    why = engines.refusal(engine)
-    if why:
-        pytest.skip(f"engine {engine}: {why}")
+    engines.need(engine)
     with tempfile.TemporaryDirectory() as directory:
         files = Files(directory)
         passwords = files.write("passwords", "".join(crypt_line(u, "p") for u in ("alice", "bob", "root")))

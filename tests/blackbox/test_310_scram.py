@@ -17,9 +17,7 @@ ENGINES = [(e, w) for e in engines.selected() for w in (1, 2)]
 @pytest.fixture(scope="module", params=ENGINES, ids=lambda p: f"{p[0]}-{p[1]}w")
 def gateway(request, sluice):
     engine, workers = request.param
-    why = engines.refusal(engine)
-    if why:
-        pytest.skip(f"engine {engine}: {why}")
+    engines.need(engine)
     with tempfile.TemporaryDirectory() as directory:
         files = Files(directory)
         mqtt = {"protocol": "mqtt", "bind": "127.0.0.1:0", "auth_delay": "20ms", "auth_failures": "unlimited"}

@@ -7,6 +7,8 @@ import os
 import platform
 import re
 
+import pytest
+
 ALL = ["uring", "epoll-et", "epoll-lt", "poll", "select"]
 SYS_IO_URING_SETUP = 425  # the same number on x86-64 and arm64
 
@@ -32,3 +34,10 @@ def uring_refusal():
 
 def refusal(engine):
     return uring_refusal() if engine == "uring" else None
+
+
+def need(engine):
+    """Skips the test where this kernel refuses the engine."""
+    why = refusal(engine)
+    if why:
+        pytest.skip(f"engine {engine}: {why}")
