@@ -38,21 +38,26 @@ APPEND = {"microvm": "acpi=off pci=off"}
 CPU = {"x86_64": "max", "aarch64": "cortex-a72"}
 # A thread for each CPU: round robin in one thread would make an interrupt between CPUs wait for the other's time slice.
 ACCEL = "tcg,thread=multi"
+# The guest's clock counts its instructions, one a nanosecond, and jumps over what it waits for: nothing that the host does
+# meanwhile is in it. One thread for all CPUs, since their order has to be kept.
+ACCEL_COUNTED = "tcg,thread=single"
+COUNTED = ("-icount", "shift=0,sleep=off")
+COUNTED_MHZ = 1000
 FILES = {("x86_64", "microvm"): "vmlinux", ("x86_64", "q35"): "vmlinux", ("x86_64", "pc"): "bzImage",
          ("aarch64", "virt"): "Image"}
 
 DIRECT = object()
 
 
-def emulation_append(arch):
+def emulation_append(arch, counted=False):
     """What a kernel has to be told under TCG and not under a real hypervisor. The guest reads the host's TSC, but nobody
     tells its rate, and a busy host spoils the calibration, the check of the timer's wiring, and the clock's watchdog."""
     if arch != "x86_64":
         return ""
     mhz = re.search(r"^cpu MHz\s*: ([0-9.]+)", open("/proc/cpuinfo").read(), re.M)
-    if not mhz:
+    if not mhz and not counted:
         return "no_timer_check tsc=reliable"
-    khz = float(mhz[1]) * 1000
+    khz = (COUNTED_MHZ if counted else float(mhz[1])) * 1000
     # lpj: a kernel under KVM has its delay loop's count from the hypervisor's clock, one under TCG calibrates it for each
     # further CPU. Counts of the TSC in a tick; both kernels that are compared tick at 250 Hz.
     return f"no_timer_check tsc=reliable tsc_early_khz={khz:.0f} lpj={khz * 1000 / 250:.0f}"
@@ -71,10 +76,11 @@ def _end_with_parent():
 class Vm:
     """boot: a kernel's path, DIRECT for the product's kernel of this machine, or None for firmware and disks.
     disks: paths, or dicts with `file` and what else -drive takes. ports: guest ports that are forwarded, or None for a
-    machine without the user network. extra: more arguments for QEMU. reboot: False ends QEMU when the guest restarts."""
+    machine without the user network. extra: more arguments for QEMU. reboot: False ends QEMU when the guest restarts.
+    counted: the guest's clock counts instructions (see COUNTED)."""
 
     def __init__(self, arch, machine=None, memory=128, cpus=2, boot=DIRECT, initrd=None, append="", disks=(),
-                 ports=(7000, 9600), extra=(), reboot=True, cpu=None, machine_options="", net_options=""):
+                 ports=(7000, 9600), extra=(), reboot=True, cpu=None, machine_options="", net_options="", counted=False):
         self.arch = arch
         self.machine = machine or MACHINES[arch][0]
         assert self.machine in MACHINES[arch], f"{arch} has no machine {self.machine}"
@@ -85,6 +91,7 @@ class Vm:
         self.machine_options = machine_options or OPTIONS.get(self.machine, "")
         self.machine_append = "" if machine_options else APPEND.get(self.machine, "")
         self.directory = tempfile.mkdtemp(prefix="sluice-vm-")
+        self.counted = counted
         self.console_path = os.path.join(self.directory, "console")
         self.process = self.monitor = None
         self.forwarded = {}
@@ -96,13 +103,13 @@ class Vm:
         bus = BUS.get(self.machine, "pci")
         machine = self.machine + ("," + self.machine_options if self.machine_options else "")
         args = [SYSTEM[self.arch], "-nodefaults", "-no-user-config", "-display", "none", "-M", machine,
-                "-accel", ACCEL, "-cpu", self.cpu, "-m", str(self.memory), "-smp", str(self.cpus),
+                "-accel", ACCEL_COUNTED if self.counted else ACCEL, "-cpu", self.cpu, "-m", str(self.memory), "-smp", str(self.cpus),
                 "-chardev", f"file,id=console,path={self.console_path},append=on", "-serial", "chardev:console",
                 "-qmp", f"unix:{self.directory}/qmp,server=on,wait=off",
                 "-device", f"virtio-rng-{bus}"]
         if self.boot:
             args += ["-kernel", self.boot]
-            args += ["-append", " ".join((self.append, self.machine_append, emulation_append(self.arch)))]
+            args += ["-append", " ".join((self.append, self.machine_append, emulation_append(self.arch, self.counted)))]
         if self.initrd:
             args += ["-initrd", self.initrd]
         if not self.reboot:
@@ -117,7 +124,7 @@ class Vm:
             # No boot ROM: its package may be missing, and no test boots from a network.
             options = (",romfile=" if bus == "pci" else "") + ("," + self.net_options if self.net_options else "")
             args += ["-netdev", f"user,id=net0{forward}", "-device", f"virtio-net-{bus},netdev=net0{options}"]
-        return args + self.extra
+        return args + (list(COUNTED) if self.counted else []) + self.extra
 
     def start(self):
         with open(os.path.join(self.directory, "qemu"), "ab") as log:
