@@ -22,7 +22,8 @@ usage: ./build.sh COMMAND [options]
                                     `test nightly` runs the long ones of ci/nightly
   fuzz [TARGET] [--seconds N]       run the fuzz targets, N seconds each (default 20)
   bench [ARGUMENT...]               run the benchmarks; arguments go to tests/bench/run.sh;
-                                    `bench boot` times the appliance's start
+                                    `bench boot` times the appliance's start, `bench hardening` tells
+                                    what the kernel's protections cost
   lint                              shellcheck, line and file length, paths that belong to one machine
   update-deps                       move the pins in toolchain/pins to the archive's current versions
   clean                             remove out/; the cache of dependencies stays
@@ -158,9 +159,10 @@ command_fuzz() {
     FUZZ_SECONDS=$seconds FUZZ_TARGETS=$target exec "$REPO/tests/fuzz/suite.sh"
 }
 
-# `bench boot` is about the appliance: kernels of both architectures, and Debian's to compare with.
-command_bench_boot() {
-    local arch archs=()
+# `bench boot` and `bench hardening` are about the appliance: kernels of both architectures, for the first Debian's to compare with.
+command_bench_appliance() {
+    local what=$1 arch archs=()
+    shift
     for arch in x86_64 aarch64; do
         case " $* " in *" --arch "*) case " $* " in *" --arch $arch "*) ;; *) continue ;; esac ;; esac
         archs+=("$arch")
@@ -168,18 +170,15 @@ command_bench_boot() {
     host_require base qemu
     for arch in "${archs[@]}"; do
         kernel_build "$arch"
-        debian_kernel_prepare "$arch"
+        if [ "$what" = boot ]; then debian_kernel_prepare "$arch"; fi
     done
     suite_environment
-    exec "$REPO/tests/bench/boot.sh" "$@"
+    exec "${PYTHON:-/usr/bin/python3}" "$REPO/tests/bench/$what.py" "$@"
 }
 
 command_bench() {
     unset BUILD
-    if [ "${1:-}" = boot ]; then
-        shift
-        command_bench_boot "$@"
-    fi
+    case ${1:-} in boot | hardening) command_bench_appliance "$@" ;; esac
     variant_build "$HOST_ARCH"
     suite_environment
     # The brokers to compare with; --newest brings its own.
