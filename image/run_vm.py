@@ -26,7 +26,8 @@ MIB = 1 << 20
 SYSTEM_BEGIN, SYSTEM_END = MIB, 20 * MIB
 BOOT_CODE_BYTES = 440
 PROBE_S = 6
-SHUTDOWN_S = 30
+# The appliance itself takes at most some 20 s; an emulator on a busy machine several times that.
+SHUTDOWN_S = 90
 QEMU = {"x86_64": "qemu-system-x86_64", "aarch64": "qemu-system-aarch64"}
 FIRMWARE = {
     ("x86_64", "bios"): None,

@@ -9,9 +9,10 @@ LOADER_MODULES="part_gpt fat memdisk tar normal test echo sleep reboot loadenv s
 
 loader_platform_modules() {
     case $1 in
-        i386-pc) echo "$LOADER_MODULES biosdisk linux" ;;
+        i386-pc) echo "$LOADER_MODULES biosdisk linux smbios" ;;
         # Under Secure Boot GRUB opens a system only when some verifier takes part. The one that measures into a TPM does,
         # and is welcome; what may run is decided by the firmware, to which `chainloader` hands the file.
+        x86_64-efi) echo "$LOADER_MODULES chain tpm smbios" ;;
         *) echo "$LOADER_MODULES chain tpm" ;;
     esac
 }
@@ -68,8 +69,8 @@ loader_build() {
         recipe_loader "$platform" "$arch" "$cmdline"
 }
 
-# loader_program PLATFORM SCRIPT FILE: an EFI program that runs a script of GRUB's, for tests: a system that restarts at
-# once, or stands still.
+# loader_program PLATFORM SCRIPT FILE: an EFI program that runs a script of GRUB's, for tests: a system that stands still, or
+# starts a kernel in a way that goes wrong.
 loader_program() {
     local platform=$1 script=$2 file=$3 arch=amd64 dir
     [ "$platform" != arm64-efi ] || arch=arm64
@@ -82,7 +83,8 @@ loader_program() {
     printf 'set prefix=(memdisk)\n' >"$dir/early.cfg"
     tar -C "$dir" -cf "$dir/memdisk.tar" grub.cfg
     "$dir/tools/usr/bin/grub-mkimage" -O "$platform" -d "$dir/modules/usr/lib/grub/$platform" -o "$file" \
-        -m "$dir/memdisk.tar" -p /none -c "$dir/early.cfg" memdisk tar normal echo sleep reboot
+        -m "$dir/memdisk.tar" -p /none -c "$dir/early.cfg" \
+        memdisk tar normal echo sleep reboot part_gpt fat chain linux
     rm -rf "$dir"
 }
 
