@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // data.h: the data partition: grown at the first boot, checked, mounted on INIT_DATA_DIR; and what is done when
-// it is damaged: repaired, else made anew, empty, and said so; else the gateway runs without one (QoS 0).
+// it is damaged: repaired, else made anew, empty, and said so; else the gateway runs without one (QoS 0). A check that
+// was killed or a mount that fails for another reason than damage leaves it as it is.
 // `sluice.data=none` on the kernel's command line does without, `sluice.data=NAME` takes another partition.
 #ifndef SLUICE_INIT_DATA_H
 #define SLUICE_INIT_DATA_H

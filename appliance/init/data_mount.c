@@ -22,7 +22,8 @@
 // e2fsck(8), exit status: bits.
 #define FSCK_FIXED 1
 #define FSCK_REBOOT 2
-#define FSCK_LEFT 4
+#define FSCK_GAVE_UP 8 // an operation failed: no memory, a medium that can not be read, no superblock found
+#define PROGRAM_NOT_STARTED 127
 #define EXT4_RESIZE _IOW('f', 16, u64) // EXT4_IOC_RESIZE_FS: blocks
 #define SUPERBLOCK_AT 1024
 #define SUPERBLOCK_BYTES 1024u
@@ -46,7 +47,7 @@ static int program_run(char *const argv[]) {
         int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (fd >= 0) dup2(fd, STDIN_FILENO);
         execve(argv[0], argv, env);
-        _exit(127);
+        _exit(PROGRAM_NOT_STARTED);
     }
     int status;
     while (waitpid(pid, &status, 0) < 0) {
@@ -79,25 +80,38 @@ static bool has_file_system(const char *partition) {
     return read_ok && super[56] == 0x53 && super[57] == 0xef;
 }
 
+static bool fsck_repaired(int status) {
+    return status >= 0 && (status & ~(FSCK_FIXED | FSCK_REBOOT)) == 0;
+}
+
 // The least that can be lost is tried first. Returns DATA_MOUNTED when there is nothing (left) to repair,
-// DATA_REPAIRED, or DATA_FAILED when it is beyond repair.
-static data_outcome check(const char *partition) {
+// DATA_REPAIRED, or DATA_FAILED when it is beyond repair. *ended: the checker came to an end by itself; one that was
+// killed (for lack of memory) or could not start says nothing about the file system.
+static data_outcome check(const char *partition, bool *ended) {
+    *ended = true;
     if (!is_there(FSCK)) return DATA_MOUNTED;
     bool known = has_file_system(partition);
     int status = fsck_run(partition, "-p");
     if (status == 0) return DATA_MOUNTED;
-    if (status > 0 && (status & ~(FSCK_FIXED | FSCK_REBOOT)) == 0) {
+    if (fsck_repaired(status)) {
         init_warn("data partition: the file system was repaired");
         return DATA_REPAIRED;
     }
-    init_error("data partition: the file system is damaged (status %d)%s: a full repair is tried", status,
-               known ? "" : ", its superblock is gone");
-    status = fsck_run(partition, "-y");
-    // Once more: what a first pass repairs may uncover more, and the second says whether all is well.
-    if (status >= 0 && (status & ~(FSCK_FIXED | FSCK_REBOOT)) == 0) status = fsck_run(partition, "-y");
-    bool good = status >= 0 && (status & ~(FSCK_FIXED | FSCK_REBOOT)) == 0;
-    if (good) init_warn("data partition: repaired; what could not be put back is in lost+found");
-    return good ? DATA_REPAIRED : DATA_FAILED;
+    if (status > 0) {
+        init_error("data partition: the file system is damaged (status %d)%s: a full repair is tried", status,
+                   known ? "" : ", its superblock is gone");
+        status = fsck_run(partition, "-y");
+        // Once more: what a first pass repairs may uncover more, and the second says whether all is well.
+        if (fsck_repaired(status)) status = fsck_run(partition, "-y");
+    }
+    if (fsck_repaired(status)) {
+        init_warn("data partition: repaired; what could not be put back is in lost+found");
+        return DATA_REPAIRED;
+    }
+    *ended = status >= 0 && status != PROGRAM_NOT_STARTED;
+    if (*ended && !(known && (status & FSCK_GAVE_UP) != 0)) return DATA_FAILED;
+    init_error("data partition: the check did not come to its end (%d): mounting it unchecked", status);
+    return DATA_MOUNTED;
 }
 
 static int make(const char *partition) {
@@ -142,16 +156,25 @@ static data_outcome make_anew(const char *partition, const char *dir) {
     return DATA_FAILED;
 }
 
+// Whether mount's error says that the file system is damaged, and not that the machine has a problem.
+static bool means_damage(int error) {
+    return error == -EUCLEAN || error == -EBADMSG || error == -EINVAL;
+}
+
 data_outcome data_mount(const char *partition, const char *dir) {
-    data_outcome outcome = check(partition);
+    bool certain;
+    data_outcome outcome = check(partition, &certain);
     if (outcome != DATA_FAILED) {
         int result = mount_on(partition, dir);
         if (result < 0) {
             init_error("data partition: mount: %s", errno_name(result));
             outcome = DATA_FAILED;
+            certain = certain && means_damage(result);
         }
     }
-    if (outcome == DATA_FAILED) outcome = make_anew(partition, dir);
+    // What may be whole is never made anew.
+    if (outcome == DATA_FAILED && certain) outcome = make_anew(partition, dir);
+    else if (outcome == DATA_FAILED) init_error("data partition: left as it is: running without one");
     if (outcome != DATA_FAILED) file_system_grow(partition, dir);
     return outcome;
 }
