@@ -2,7 +2,7 @@
 """Fixtures of the appliance's tests, the reporter of suite.sh, and a hang guard for each test.
 
 Environment: OUT (the build's results), REPO; QEMU_RESULT names the file the result is written to, QEMU_SHARD=I/N runs one
-part of the tests, QEMU_SLOWER multiplies every hang guard. A machine that several tests can share is a fixture here:
+part of the tests, QEMU_SLOWER multiplies every hang guard (else the machine's load when the tests start does). A machine that several tests can share is a fixture here:
 booting is what these tests spend their time on.
 """
 import os
@@ -17,7 +17,7 @@ from harness import vm as machines  # noqa: E402
 from blackbox import reporter  # noqa: E402
 from blackbox.client import Device  # noqa: E402
 
-TEST_GUARD_S = 180 * machines.SLOWER
+TEST_GUARD_S = 600 * machines.SLOWER
 
 
 @pytest.hookimpl(trylast=True)
@@ -30,7 +30,7 @@ def pytest_configure(config):
 
 
 # About how long a file takes in seconds, to give the parts equal work; others count as 15.
-WEIGHTS_S = {"test_200": 110, "test_400": 60, "test_410": 100}
+WEIGHTS_S = {"test_100": 45, "test_200": 90, "test_400": 75, "test_410": 210, "test_600": 70}
 
 
 def pytest_collection_modifyitems(items):

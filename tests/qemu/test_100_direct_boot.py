@@ -4,7 +4,7 @@ real framed client is served through it, on io_uring, by a worker for each core.
 import pytest
 
 from blackbox.client import Device, frame
-from harness.vm import Vm, out
+from harness.vm import SHORT_GUARD_S, Vm, out
 
 MACHINES = {
     "microvm": dict(arch="x86_64", machine="microvm"),
@@ -25,7 +25,7 @@ def vm(request):
 
 
 def test_frames_come_back(vm):
-    with Device(vm.address(7000), guard_s=30) as device:
+    with Device(vm.address(7000), guard_s=SHORT_GUARD_S) as device:
         for size in (1, 100, 1400, 9000):
             device.send(frame(b"x" * size))
             device.expect(frame(b"x" * size))

@@ -4,7 +4,7 @@ says why. PID 1's own table of settings leaves the setting alone."""
 import pytest
 
 from blackbox.client import Device, frame
-from harness.vm import Vm
+from harness.vm import SHORT_GUARD_S, Vm
 
 
 @pytest.mark.parametrize("arch, machine", [("x86_64", "microvm"), ("aarch64", "virt")])
@@ -13,7 +13,7 @@ def test_without_io_uring(arch, machine):
         vm.wait_console(r"engine epoll-et: io_uring: .* kernel\.io_uring_disabled is 2")
         vm.wait_ready()
         assert vm.get("/api/status").json()["engine"] == "epoll-et"
-        with Device(vm.address(7000), guard_s=30) as device:
+        with Device(vm.address(7000), guard_s=SHORT_GUARD_S) as device:
             for size in (1, 1400, 9000):
                 device.send(frame(b"x" * size))
                 device.expect(frame(b"x" * size))

@@ -8,7 +8,7 @@ import pytest
 from blackbox.client import Device, frame
 from harness.helper import helper
 from harness.overlay import overlay
-from harness.vm import Vm
+from harness.vm import SHORT_GUARD_S, Vm
 
 CONNS = 1000
 USER_KB_MAX = 8 * 1024
@@ -33,7 +33,7 @@ def test_a_thousand_connections(vm):
     done = vm.wait_console(r"^beside: idle (\d+) connected (\d+) echoed (\d+) failures$")
     assert (int(done[1]), int(done[2])) == (CONNS, CONNS), vm.explain("not all were served")
     # One from outside has its place beside them.
-    with Device(vm.address(7000), guard_s=60) as device:
+    with Device(vm.address(7000), guard_s=SHORT_GUARD_S) as device:
         device.send(frame(b"from outside"))
         device.expect(frame(b"from outside"))
     assert vm.get("/api/status").json()["conns_open"] >= CONNS

@@ -32,7 +32,7 @@ def build(directory, commit, epoch):
 
 
 @pytest.mark.nightly
-@pytest.mark.guard(600)
+@pytest.mark.guard(1800)
 def test_two_builds_are_identical(tmp_path):
     version = open(out(ARCH, "obj/gen/version.h")).read()
     commit = re.search(r'SLUICE_COMMIT "(.*)"', version)[1]

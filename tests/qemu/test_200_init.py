@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from harness.disk import MIB, damage, make_disk, put_state, state_values
+from blackbox.wait import until
+from harness.disk import MIB, damage, debugfs, make_disk, put_state, state_values
 from harness.helper import helper
 from harness.overlay import overlay
 from harness.timeserver import TimeServer
@@ -53,9 +54,11 @@ def life(tmp_path_factory):
     return Life(str(tmp_path_factory.mktemp("disk")))
 
 
-@pytest.mark.guard(300)
 def test_first_boot_grows_the_disk_restarts_a_crashed_gateway_and_ends_by_the_power_button(life):
-    with life.boot(meddle="crash:1", extra=NO_CLOCK) as vm:
+    second = os.path.join(life.directory, "second")
+    with life.boot(meddle="crash:1", append="console=hvc0 console=ttyS0",
+                   extra=(*NO_CLOCK, "-chardev", f"file,id=second,path={second}", "-device", "virtio-serial-pci",
+                          "-device", "virtconsole,chardev=second")) as vm:
         vm.wait_console(r"state record: empty")
         vm.wait_console(r"clock 20\d\d-.* from: build")
         vm.wait_console(r"power button: ")
@@ -74,15 +77,19 @@ def test_first_boot_grows_the_disk_restarts_a_crashed_gateway_and_ends_by_the_po
         assert vm.wait_exit(BOOT_GUARD_S) == 0
         assert "power off: Power Button" in vm.console(), vm.console()[-2000:]
         assert "stopped in order" in vm.console()
+    # PID 1 writes to each console that the kernel has.
+    with open(second, encoding="utf-8", errors="replace") as f:
+        said = f.read()
+    assert "gateway ready" in said and "power off: Power Button" in said, said[-2000:]
     values, _ = state_values(life.disk)
     assert values["boot.end"] == b"Power Button" and values["machine_id"].hex() == life.machine_id
     assert int(values["saved_time"]) > 1_790_000_000 and len(values["seed"]) == 32, values
     life.seed, life.saved = values["seed"], int(values["saved_time"])
 
 
-@pytest.mark.guard(300)
 def test_second_boot_knows_itself_sets_its_clock_and_restarts_when_asked(life):
-    """Two of three servers agree; the third is a year off."""
+    """Two of three servers agree; the third is a year off. The file system has damage that can be repaired."""
+    debugfs(life.disk, life.data_at, "clri lost+found", "set_super_value state 2")
     right = life.saved + 86400 * 30
     servers = [TimeServer(t) for t in (right, right + 86400 * 365, right)]
     text = "".join(f" 10.0.2.2:{s.port}" for s in servers).strip()
@@ -92,10 +99,13 @@ def test_second_boot_knows_itself_sets_its_clock_and_restarts_when_asked(life):
         vm.wait_console(r"clock 20\d\d-.* from: saved time")
         vm.wait_console(rf"machine id {life.machine_id} \(kept\)")
         vm.wait_console(r"boot 2, the last one ended: Power Button")
+        vm.wait_console(r"data partition: the kernel noted errors in the file system")
+        vm.wait_console(r"data partition: (repaired; what could not be put back|the file system was repaired)")
         vm.wait_console(r"gateway ready")
         vm.wait_console(r"clock stepped by .* to 20\d\d")
         vm.wait_console(r"clock synchronised by 10\.0\.2\.2")
         assert "grown" not in vm.console()
+        assert ask(vm, "appliance")["data"]["outcome"] == "repaired"
         clock = ask(vm, "clock")
         assert clock["synced"] and clock["steps"] == 1 and clock["hardware_clock"], clock
         assert abs(clock["offset_ms"] / 1000 - 86400 * 30) < 3600, clock
@@ -110,11 +120,26 @@ def test_second_boot_knows_itself_sets_its_clock_and_restarts_when_asked(life):
     assert values["seed"] != life.seed
 
 
-@pytest.mark.guard(300)
-def test_third_boot_starts_empty_after_damage_and_is_reset_by_the_watchdog(life):
-    """The file system is beyond repair. A stopped gateway is not restarted in time for this short watchdog."""
+def test_third_boot_leaves_a_damaged_file_system_whose_check_was_killed(life):
+    """A check that did not end says nothing about the data: it is not made anew, and the gateway serves without it."""
     damage(life.disk, life.data_at, 12 * MIB)
-    with life.boot(meddle="stop", append="sluice.watchdog=8",
+    with open(life.disk, "rb") as f:
+        f.seek(life.data_at)
+        before = f.read(12 * MIB)
+    with life.boot(files={"sbin/e2fsck": helper("killed", ARCH)}) as vm:
+        vm.wait_console(r"data partition: the check did not come to its end")
+        vm.wait_console(r"data partition: left as it is: running without one")
+        vm.wait_console(r"gateway ready")
+        state = ask(vm, "appliance")
+        assert state["data"]["outcome"] == "failed" and state["gateway"]["volatile_data"], state
+    with open(life.disk, "rb") as f:
+        f.seek(life.data_at)
+        assert f.read(12 * MIB) == before
+
+
+def test_fourth_boot_starts_empty_after_damage_and_is_reset_by_the_watchdog(life):
+    """The file system is beyond repair. A stopped gateway is not restarted in time for this short watchdog."""
+    with life.boot(meddle="stop:1000000", append="sluice.watchdog=8",
                    extra=("-device", "i6300esb", "-action", "watchdog=poweroff")) as vm:
         vm.wait_console(r"watchdog /dev/watchdog\d \(i6300ESB.*\): resets the machine after 8 s")
         vm.wait_console(r"BEYOND REPAIR")
@@ -125,7 +150,6 @@ def test_third_boot_starts_empty_after_damage_and_is_reset_by_the_watchdog(life)
         assert "power off:" not in vm.console(), vm.console()[-2000:]
 
 
-@pytest.mark.guard(400)
 def test_crash_loop_restarts_the_machine_and_then_stays_up(life):
     """The record says that two boots ended in a crash loop already."""
     values, _ = state_values(life.disk)
@@ -137,7 +161,6 @@ def test_crash_loop_restarts_the_machine_and_then_stays_up(life):
         assert vm.running()
 
 
-@pytest.mark.guard(200)
 def test_both_slots_damaged_and_no_data_partition(life):
     damage(life.disk, MIB, 1 * MIB)
     with life.boot(append="sluice.data=none") as vm:
@@ -149,7 +172,28 @@ def test_both_slots_damaged_and_no_data_partition(life):
         assert state["machine_id"] != life.machine_id and state["gateway"]["volatile_data"], state
 
 
-@pytest.mark.guard(200)
+def test_a_hung_gateway_is_ended_and_switching_off_has_a_deadline(tmp_path):
+    """The first gateway that stands still is ended and replaced; the second is there when the power button is pressed, here
+    a GPIO of the device tree, and can not be drained."""
+    initrd = overlay(str(tmp_path / "initrd"), {"meddle": helper("meddle", "aarch64")})
+    with Vm("aarch64", memory=192, initrd=initrd, append="rdinit=/meddle meddle=stop:2", reboot=False) as vm:
+        vm.wait_console(r"gateway: .* stands still for \d+ ms: ending it")
+        vm.set_mark()
+        vm.wait_console(r"gateway ready")
+
+        def stands_still():
+            try:
+                return vm.get("/healthz", guard_s=3) is None
+            except OSError:
+                return True
+        until(stands_still, "the second gateway is stopped", BOOT_GUARD_S)
+        vm.press_power()
+        assert vm.wait_exit(BOOT_GUARD_S) == 0
+        said = vm.console()[vm.mark:]
+        assert "power off: gpio" in said and "stopped in order" not in said, said
+        assert "still there: killing it" in said or "ending it" in said, said
+
+
 def test_ctrl_alt_del():
     with open(out(ARCH, "kernel.config")) as f:
         if "CONFIG_KEYBOARD_ATKBD=y" not in f.read():

@@ -13,6 +13,7 @@ import pytest
 
 from blackbox import http
 from blackbox.wait import until
+from harness import image
 from harness.vm import BOOT_GUARD_S, SHORT_GUARD_S, Vm
 
 USER_DATA = "#sluice-config\ndrain_timeout = 3s\nlog { level = debug }\n"
@@ -87,11 +88,23 @@ def test_dhcp_iso9660_and_words(tmp_path, arch, machine):
         assert settings["listener.devices.bind"]["source"].startswith("default")
         assert api.get("config")["in_force"] == "sources"
         until(lambda: api.get("config")["accepted"], "the gateway has confirmed it", SHORT_GUARD_S)
+        # A person's view of the same.
+        for name, said in (("config", r"drain_timeout.*cidata user-data"), ("net", r"eth0 +up .*10\.0\.2\.15/24")):
+            status, text = image.ctl(vm, name)
+            assert status == 0 and re.search(said, text), text
         net = api.get("net")
         (nic,) = net["layout"]["nics"]
         assert nic["queues"][0]["rps"] == "3" and nic["rfs"] == 32768  # one queue, two CPUs
         assert {i["result"] for i in nic["irqs"] if "queue" in i} <= {"set"}
         assert [s["name"] for s in net["sysctls"] if s["result"] == "failed"] == []
+
+
+@needs_fat
+def test_vfat(tmp_path):
+    with Vm("aarch64", disks=[fat(tmp_path, USER_DATA)]) as vm:
+        vm.wait_ready()
+        row = Api(vm.address(9600)).settings()["drain_timeout"]
+        assert (row["value"], row["source"], row["line"]) == ("3s", "cidata user-data", 2)
 
 
 @needs_fat
@@ -120,8 +133,18 @@ def test_a_mistake_on_a_volume_leaves_the_box_reachable(tmp_path, content, said)
         assert answer["in_force"] == "reduced" and any(said in p for p in answer["problems"]), answer["problems"]
 
 
-def test_ec2_metadata(tmp_path):
-    """The firmware says EC2, and the user network carries the service's address to a script."""
+CLOUDS = {
+    "ec2": ("manufacturer=Amazon EC2", b"GET /latest/user-data ", b"X-aws-ec2-metadata-token: TOKEN==\r\n"),
+    "gcp": ("product=Google Compute Engine", b"GET /computeMetadata/v1/instance/attributes/sluice-conf ",
+            b"Metadata-Flavor: Google\r\n"),
+    "openstack": ("product=OpenStack Nova", b"GET /openstack/latest/user_data ", b""),
+}
+
+
+@pytest.mark.parametrize("cloud", list(CLOUDS))
+def test_metadata(tmp_path, cloud):
+    """The firmware names the cloud, and the user network carries the service's address to a script."""
+    firmware, request, needed = CLOUDS[cloud]
     script = tmp_path / "imds.py"
     script.write_text(textwrap.dedent(f"""\
         import sys
@@ -133,25 +156,26 @@ def test_ec2_metadata(tmp_path):
             head += more
         if head.startswith(b"PUT /latest/api/token "):
             body = b"TOKEN=="
-        elif b"X-aws-ec2-metadata-token: TOKEN==\\r\\n" in head:
+        elif head.startswith({request!r}) and {needed!r} in head:
             body = {USER_DATA.encode()!r}
         else:
             body = b""
-        status = b"200 OK" if body else b"401 Unauthorized"
-        sys.stdout.buffer.write(b"HTTP/1.1 " + status + b"\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(body) + body)
+        status = b"200 OK" if body else b"404 Not Found"
+        sys.stdout.buffer.write(b"HTTP/1.1 " + status + b"\\r\\nMetadata-Flavor: Google\\r\\n"
+                                b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
         """))
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     network = (f"user,id=net0,net=169.254.169.0/24,dhcpstart=169.254.169.15,hostfwd=tcp:127.0.0.1:{port}-169.254.169.15:9600,"
                f"guestfwd=tcp:169.254.169.254:80-cmd:{sys.executable} {script}")
-    extra = ["-smbios", "type=1,manufacturer=Amazon EC2", "-netdev", network, "-device", "virtio-net-pci,netdev=net0,romfile="]
+    extra = ["-smbios", f"type=1,{firmware}", "-netdev", network, "-device", "virtio-net-pci,netdev=net0,romfile="]
     with Vm("x86_64", "q35", ports=None, extra=extra) as vm:
-        vm.wait_console(r"configuration: sources in force \(.*ec2 metadata")
+        vm.wait_console(rf"configuration: sources in force \(.*{cloud} metadata")
         vm.wait_console(r"gateway ready")
         api = Api(("127.0.0.1", port))
         until(lambda: api.settings()["drain_timeout"]["value"] == "3s", "the user data is in force", SHORT_GUARD_S)
-        assert api.settings()["drain_timeout"]["source"] == "ec2 metadata"
+        assert api.settings()["drain_timeout"]["source"] == f"{cloud} metadata"
 
 
 class TapVm(Vm):

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from blackbox.wait import until
-from harness.vm import SHORT_GUARD_S, Vm
+from harness.vm import BOOT_GUARD_S, SHORT_GUARD_S, Vm
 from test_300_network import Api
 
 pytestmark = pytest.mark.skipif(not shutil.which("sfdisk") or not shutil.which("mformat"), reason="sfdisk or mtools are missing")
@@ -43,7 +43,7 @@ def test_a_good_file_is_in_force_and_kept(disk):
         assert (row["value"], row["source"], row["line"]) == ("4s", "esp /sluice.conf", 1)
         until(lambda: api.get("config")["accepted"], "the gateway has confirmed it", SHORT_GUARD_S)
         vm.qmp("system_powerdown")
-        vm.wait_exit(60)
+        vm.wait_exit(BOOT_GUARD_S)
 
 
 def test_a_mistake_keeps_the_last_good_one(disk):

@@ -3,13 +3,14 @@
 down in order when its power button is pressed."""
 import hashlib
 import os
+import re
 
 import pytest
 
 from blackbox import http
 from blackbox.client import Device, frame
 from harness import image
-from harness.vm import BOOT_GUARD_S, Vm
+from harness.vm import BOOT_GUARD_S, SHORT_GUARD_S, Vm
 
 WAYS = [("x86_64", "q35", "bios"), ("x86_64", "q35", "uefi"), ("aarch64", "virt", "uefi"), ("aarch64", "virt", "uboot")]
 
@@ -17,7 +18,7 @@ WAYS = [("x86_64", "q35", "bios"), ("x86_64", "q35", "uefi"), ("aarch64", "virt"
 @pytest.fixture(scope="module", name="images")
 def _images(tmp_path_factory):
     directory = tmp_path_factory.mktemp("images")
-    return {arch: image.build(arch, str(directory / f"{arch}.img")) for arch in ("x86_64", "aarch64")}
+    return {arch: image.build(arch, str(directory / f"{arch}.img"), append="loglevel=7") for arch in ("x86_64", "aarch64")}
 
 
 def esp_hash(path):
@@ -41,11 +42,14 @@ def test_boots(images, tmp_path, arch, machine, kind):
         assert status == 0, text
         assert "slot      a" in text and "state     idle" in text, text
         use_and_switch_off(vm)
+        (words,) = re.findall(r"(?:Kernel c|C)ommand line: (.*sluice\.loader=grub.*)", vm.console())[:1]
+    # The loader knows what it runs on, and an operator's words come last.
+    assert ("no_timer_check" in words) == (arch == "x86_64") and words.endswith("loglevel=7"), words
     assert esp_hash(disk) == before
 
 
 def use_and_switch_off(vm):
-    with Device(vm.address(7000), guard_s=30) as device:
+    with Device(vm.address(7000), guard_s=SHORT_GUARD_S) as device:
         device.send(frame(b"from a client"))
         device.expect(frame(b"from a client"))
     assert vm.get("/api/status").json()["engine"] == "uring"
@@ -86,7 +90,7 @@ def test_secure_boot(tmp_path):
     key = str(tmp_path / "key.pem")
     image.run("openssl", "rsa", "-in", image.SNAKEOIL + ".key", "-passin", "pass:snakeoil", "-out", key)
     signed = image.build("x86_64", str(tmp_path / "signed"), "--sb-key", key, "--sb-cert", image.SNAKEOIL + ".pem",
-                         "--append", "sluice.unsigned=1")
+                         append="sluice.unsigned=1")
     # One slot holds a system that nobody signed: the firmware refuses it, the other one is started.
     with open(os.path.join(os.environ["OUT"], "x86_64", "sluice.efi"), "rb") as file:
         image.write_file(signed, "/sluice/a.efi", file.read())

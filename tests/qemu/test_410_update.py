@@ -9,19 +9,18 @@ import threading
 import pytest
 
 from blackbox.wait import until
-from harness import image
-from harness.vm import Vm
+from harness import image, misbehave
+from harness.vm import BOOT_GUARD_S, Vm
 
 CONFIG = """
 listener devices {{ protocol = frame; bind = "0.0.0.0:7000"; mode = echo; }}
 admin {{ bind = "0.0.0.0:9600"; anonymous = yes; }}
-update {{ keys = "{keys}"; after = 1s; within = {within}; reach = "{reach}"; }}
+update {{ keys = "{keys}"; after = {after}; within = {within}; reach = "{reach}"; }}
 """
-GUARD_S = 120
 
 
-def config(owner, within="60s", reach=""):
-    return CONFIG.format(keys=owner.public(), within=within, reach=reach).encode()
+def config(owner, after="1s", within="600s", reach=""):
+    return CONFIG.format(keys=owner.public(), after=after, within=within, reach=reach).encode()
 
 
 @pytest.fixture(scope="module", name="owner")
@@ -45,6 +44,12 @@ def _updates(tmp_path_factory, owner):
             for arch in ("x86_64", "aarch64")}
 
 
+def need_firmware(arch, kind):
+    lacking = image.missing(arch, kind)
+    if lacking:
+        pytest.skip(f"{lacking} is not there")
+
+
 def state(vm):
     status, text = image.ctl(vm, "update")
     return dict(line.split(None, 1) for line in text.splitlines() if " " in line) if status == 0 else {}
@@ -54,7 +59,7 @@ def wait_state(vm, wanted, slot):
     def look():
         now = state(vm)
         return now if now.get("state") == wanted and now.get("slot") == slot else None
-    return until(look, f"update state {wanted} in slot {slot}", GUARD_S, poll_s=0.3)
+    return until(look, f"update state {wanted} in slot {slot}", BOOT_GUARD_S, poll_s=0.3)
 
 
 def changed(path, out, edit):
@@ -102,8 +107,13 @@ def test_refused_then_taken(images, updates, owner, tmp_path):
         # The trial, and its confirmation by the check of its own.
         now = wait_state(vm, "idle", "b")
         assert now["last"] == "slot b has proved itself", now
+        # An older one when that is asked for; it is left for a later start.
+        older = owner.update(str(tmp_path / "older"), os.path.join(os.environ["OUT"], "x86_64", "sluice.efi"), version="0.0.1")
+        status, text = image.ctl(vm, "update", "--allow-downgrade", "--no-restart", older)
+        assert status == 0, text
+        until(lambda: state(vm).get("state") == "written", "the older one is written", BOOT_GUARD_S, poll_s=0.3)
     env = image.environment(disk)
-    assert (env["slot"], env["try"]) == ("b", ""), env
+    assert (env["slot"], env["try"]) == ("b", "a"), env
 
 
 @pytest.mark.nightly
@@ -144,34 +154,78 @@ def test_from_url_and_failed_check(images, updates, owner, tmp_path):
     assert image.environment(disk)["slot"] == "a"
 
 
-PANICS, HANGS = "echo it panics\nsleep 1\nreboot", "echo it hangs\nsleep 100000"
+WAYS = [pytest.param("x86_64", "q35", "uefi", marks=pytest.mark.nightly),
+        pytest.param("aarch64", "virt", "uefi", marks=pytest.mark.nightly), ("aarch64", "virt", "uboot")]
 
 
-@pytest.mark.guard(300)
-@pytest.mark.parametrize("arch,machine,kind,script", [
-    ("x86_64", "q35", "uefi", HANGS), pytest.param("aarch64", "virt", "uboot", PANICS, marks=pytest.mark.nightly)],
-                         ids=["uefi-hangs", "uboot-panics"])
-def test_bad_system(images, owner, tmp_path, arch, machine, kind, script):
-    """A system that restarts at once (as a panic does), or stands still until the machine is reset: the old one comes
-    back by itself."""
-    lacking = image.missing(arch, kind)
-    if lacking:
-        pytest.skip(f"{lacking} is not there")
+@pytest.mark.parametrize("arch,machine,kind", WAYS)
+def test_taken_on_each_firmware(images, updates, tmp_path, arch, machine, kind):
+    """x86-64 from its BIOS is test_refused_then_taken."""
+    need_firmware(arch, kind)
     disk = image.copy(images[arch], str(tmp_path / "disk"))
-    bad = owner.update(str(tmp_path / "bad"), image.efi_program(str(tmp_path), arch, script), arch)
-    with Vm(arch, machine, boot=None, disks=[disk], memory=256, extra=image.firmware(arch, kind)) as vm:
+    with Vm(arch, machine, boot=None, disks=[disk], memory=256, extra=image.firmware(arch, kind),
+            machine_options=image.machine_options(kind)) as vm:
+        vm.wait_ready()
+        status, text = image.ctl(vm, "update", updates[arch])
+        assert status == 0, text
+        now = wait_state(vm, "idle", "b")
+        assert now["last"] == "slot b has proved itself", now
+    env = image.environment(disk)
+    assert (env["slot"], env["try"]) == ("b", ""), env
+
+
+def bad_system(how, owner, directory, arch, kind, disk):
+    """The file of a system, and what its console says when it goes wrong."""
+    if kind == "bios":
+        text = f"a system that {how}"
+        return misbehave.bios_system(os.path.join(directory, "bad"), text, how == "restarts"), text
+    if how == "hangs":
+        return misbehave.efi_hang(directory, arch), "a system that stands still"
+    if how == "panics":
+        return misbehave.efi_panic(directory, arch), "Kernel panic"
+    if how == "crashes":
+        return misbehave.efi_meddled(directory, arch, disk, "crash:100000"), "crash loop"
+    assert how == "watchdog"
+    # It stands still some seconds after its start.
+    image.write_file(disk, "/sluice.conf", config(owner, after="300s"))
+    return misbehave.efi_meddled(directory, arch, disk, "stop:1000000", "sluice.watchdog=8"), "watchdog: not fed"
+
+
+@pytest.mark.parametrize("arch,machine,kind,how", [
+    ("x86_64", "q35", "bios", "hangs"),
+    ("x86_64", "q35", "uefi", "crashes"),
+    ("aarch64", "virt", "uboot", "panics"),
+    pytest.param("x86_64", "q35", "bios", "restarts", marks=pytest.mark.nightly),
+    pytest.param("x86_64", "q35", "uefi", "panics", marks=pytest.mark.nightly),
+    pytest.param("x86_64", "q35", "uefi", "hangs", marks=pytest.mark.nightly),
+    pytest.param("x86_64", "q35", "uefi", "watchdog", marks=pytest.mark.nightly),
+    pytest.param("aarch64", "virt", "uefi", "panics", marks=pytest.mark.nightly),
+    pytest.param("aarch64", "virt", "uboot", "hangs", marks=pytest.mark.nightly),
+])
+def test_bad_system(images, owner, tmp_path, arch, machine, kind, how):
+    """A new system that restarts at once, whose kernel panics, whose gateway is in a crash loop, that is bitten by the
+    watchdog, or stands still until somebody resets the machine: the old one comes back by itself."""
+    need_firmware(arch, kind)
+    disk = image.copy(images[arch], str(tmp_path / "disk"))
+    system, said = bad_system(how, owner, str(tmp_path), arch, kind, disk)
+    bad = owner.update(str(tmp_path / "update"), system, arch)
+    extra = [*image.firmware(arch, kind), *(["-device", "i6300esb"] if how == "watchdog" else [])]
+    with Vm(arch, machine, boot=None, disks=[disk], memory=256, extra=extra,
+            machine_options=image.machine_options(kind)) as vm:
         vm.wait_ready()
         status, text = image.ctl(vm, "update", bad)
         assert status == 0, text
-        vm.wait_console(r"it (panics|hangs)")
-        if script == HANGS:
+        vm.wait_console(said)
+        if how == "hangs":
             vm.reset()
         vm.wait_console(r"slot b did not prove itself")
         wait_state(vm, "idle", "a")
+    # The loader has noted that it was tried, and does not try it again.
+    env = image.environment(disk)
+    assert (env["slot"], env["try"], env["tried"]) == ("a", "b", "1"), env
 
 
 @pytest.mark.nightly
-@pytest.mark.guard(300)
 def test_power_cuts(images, updates, tmp_path):
     """The power goes at random instants of an update, also during its trial: what starts afterwards is one of the two."""
     disk = image.copy(images["x86_64"], str(tmp_path / "disk"))
@@ -179,7 +233,7 @@ def test_power_cuts(images, updates, tmp_path):
     for cut in range(4):
         with Vm("x86_64", "q35", boot=None, disks=[{"file": disk, "cache": "writeback"}], memory=128) as vm:
             vm.wait_ready()
-            slot = until(lambda: state(vm).get("slot"), "a state", GUARD_S)
+            slot = until(lambda: state(vm).get("slot"), "a state", BOOT_GUARD_S)
             assert slot in "ab"
             sender = threading.Thread(target=image.ctl, args=(vm, "update", updates["x86_64"]))
             sender.start()
@@ -188,7 +242,7 @@ def test_power_cuts(images, updates, tmp_path):
             sender.join()
     with Vm("x86_64", "q35", boot=None, disks=[disk], memory=128) as vm:
         vm.wait_ready()
-        until(lambda: state(vm).get("state") == "idle", "the state settles", GUARD_S, poll_s=0.3)
+        until(lambda: state(vm).get("state") == "idle", "the state settles", BOOT_GUARD_S, poll_s=0.3)
         other = "b" if state(vm)["slot"] == "a" else "a"
         status, text = image.ctl(vm, "update", updates["x86_64"])
         assert status == 0, text

@@ -21,7 +21,7 @@ from harness.vm import SHORT_GUARD_S, SLOWER, Vm, out
 SUITES = ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"]
 CONFIG = """
 engine = "{engine}"; workers = 2;
-admin {{ bind = "0.0.0.0:9600"; }}
+admin {{ bind = "0.0.0.0:9600"; anonymous = yes; }}
 log {{ connections = yes; }}
 listener echo {{ protocol = frame; bind = "0.0.0.0:7000"; mode = echo; max_frame = 1m;
     tls {{ cert = "/etc/sluice/server.pem"; key = "/etc/sluice/server.key"; }} }}

@@ -74,6 +74,12 @@ def damage(path, at, length):
         f.write(os.urandom(length))
 
 
+def debugfs(path, at, *commands):
+    """Changes the file system that begins at a byte of a disk, past the kernel: what a fault of the medium would leave."""
+    for command in commands:
+        subprocess.run(["/sbin/debugfs", "-w", "-R", command, f"{path}?offset={at}"], check=True, capture_output=True)
+
+
 def _crc32c(data):
     crc = 0xffffffff
     for byte in data:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from .vm import emulation_append
+from .vm import BOOT_GUARD_S, emulation_append
 
 REPO = os.environ.get("REPO", os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 ESP = "@@2M"  # where the ESP begins (toolchain/lib/image.sh)
@@ -62,10 +62,10 @@ def _mtools(name, image, *args, **options):
     return run(name, "-i", image + ESP, *args, env={**os.environ, "MTOOLS_SKIP_CHECK": "1"}, **options)
 
 
-def build(arch, path, *options, kernel="sluice.efi"):
+def build(arch, path, *options, kernel="sluice.efi", append=""):
     """An image of the system in $OUT, by `./build.sh image`, with the words that a kernel needs under emulation."""
-    words = emulation_append(arch)
-    if words and "--append" not in options:
+    words = " ".join(filter(None, (emulation_append(arch, loader=True), append)))
+    if words:
         options += ("--append", words)
     system = os.path.join(os.environ["OUT"], arch, kernel)
     run(os.path.join(REPO, "build.sh"), "image", "--arch", arch, "--efi", system, "--output", path, *options)
@@ -114,7 +114,7 @@ def ctl(vm, *args):
     binary = os.path.join(os.environ["OUT"], os.uname().machine, "sluice")
     host, port = vm.address(9600)
     done = subprocess.run([binary, "ctl", "--addr", f"{host}:{port}", *args], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False, timeout=120)
+                          stderr=subprocess.STDOUT, check=False, timeout=BOOT_GUARD_S)
     return done.returncode, done.stdout.decode(errors="replace")
 
 

@@ -9,6 +9,7 @@ Without `boot` the kernel of $OUT is started directly. With boot=None the machin
 wait is bounded, and is told at once when the machine has ended. Only the process that was started here is ever ended.
 """
 import ctypes
+import itertools
 import os
 import re
 import shutil
@@ -22,10 +23,18 @@ from blackbox.wait import NotReached, until
 
 from .qmp import Qmp
 
-# Hang guards. TCG on a machine that is busy with other work takes many times what it takes on an idle one.
-SLOWER = float(os.environ.get("QEMU_SLOWER", "1"))
-BOOT_GUARD_S = 120 * SLOWER
-SHORT_GUARD_S = 30 * SLOWER
+
+def _slower():
+    """By how much the hang guards are longer than on an idle machine: QEMU_SLOWER, else what others make it do now."""
+    given = os.environ.get("QEMU_SLOWER")
+    return float(given) if given else min(10.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+
+
+# Hang guards: nothing waits for their end but what has failed. TCG on a machine that is busy with other work takes many
+# times what it takes on an idle one.
+SLOWER = _slower()
+BOOT_GUARD_S = 240 * SLOWER
+SHORT_GUARD_S = 60 * SLOWER
 
 SYSTEM = {"x86_64": "qemu-system-x86_64", "aarch64": "qemu-system-aarch64"}
 MACHINES = {"x86_64": ("microvm", "q35", "pc"), "aarch64": ("virt",)}
@@ -49,18 +58,20 @@ FILES = {("x86_64", "microvm"): "vmlinux", ("x86_64", "q35"): "vmlinux", ("x86_6
 DIRECT = object()
 
 
-def emulation_append(arch, counted=False):
+def emulation_append(arch, counted=False, loader=False):
     """What a kernel has to be told under TCG and not under a real hypervisor. The guest reads the host's TSC, but nobody
-    tells its rate, and a busy host spoils the calibration, the check of the timer's wiring, and the clock's watchdog."""
+    tells its rate, and a busy host spoils the calibration, the check of the timer's wiring, and the clock's watchdog.
+    With loader, the product's loader says what concerns the timer (image/grub.cfg)."""
     if arch != "x86_64":
         return ""
+    words = "tsc=reliable" if loader else "no_timer_check tsc=reliable"
     mhz = re.search(r"^cpu MHz\s*: ([0-9.]+)", open("/proc/cpuinfo").read(), re.M)
     if not mhz and not counted:
-        return "no_timer_check tsc=reliable"
+        return words
     khz = (COUNTED_MHZ if counted else float(mhz[1])) * 1000
     # lpj: a kernel under KVM has its delay loop's count from the hypervisor's clock, one under TCG calibrates it for each
     # further CPU. Counts of the TSC in a tick; both kernels that are compared tick at 250 Hz.
-    return f"no_timer_check tsc=reliable tsc_early_khz={khz:.0f} lpj={khz * 1000 / 250:.0f}"
+    return f"{words} tsc_early_khz={khz:.0f} lpj={khz * 1000 / 250:.0f}"
 
 
 def out(arch, name):
@@ -216,14 +227,28 @@ class Vm:
         """From now on wait_console looks only at what comes after this moment."""
         self.mark = len(self.console())
 
-    def wait_console(self, pattern, guard_s=BOOT_GUARD_S, what=None):
-        """The first match of pattern on the console after the mark."""
+    def wait_progress(self, pattern, step, guard_s=BOOT_GUARD_S):
+        """Like wait_console; each match of step, a sign of progress, starts the guard anew: how long it takes in all depends
+        on the machine."""
+        steps = 0
+        while True:
+            found = self.wait_console(f"{pattern}|(?:{step})", guard_s, pattern, skip=steps)
+            end = re.search(pattern, found[0], re.M)
+            if end:
+                return end
+            steps += 1
+
+    def wait_console(self, pattern, guard_s=BOOT_GUARD_S, what=None, skip=0):
+        """The first match of pattern on the console after the mark; or the one after as many others as are skipped."""
         seen = re.compile(pattern, re.M)
 
+        def find():
+            return next(itertools.islice(seen.finditer(self.console(), self.mark), skip, None), None)
+
         def look():
-            match = seen.search(self.console(), self.mark)
+            match = find()
             if not match and not self.running():
-                match = seen.search(self.console(), self.mark)
+                match = find()
                 if not match:
                     raise AssertionError(self.explain(f"ended before {what or pattern!r} was on the console"))
             return match
@@ -248,11 +273,14 @@ class Vm:
     def wait_ready(self, guard_s=BOOT_GUARD_S):
         """Until the gateway answers its health check. QEMU accepts for the guest before it runs, so that only a whole
         answer counts."""
+        begin = time.monotonic()
+
         def ready():
             if not self.running():
                 raise AssertionError(self.explain("ended before the gateway was ready"))
             try:
-                return self.get("/healthz", guard_s=2).status == 200
+                # Short at first: a connection from before the guest's network was up may never be answered.
+                return self.get("/healthz", guard_s=2 + (time.monotonic() - begin) / 10).status == 200
             except (OSError, http.HttpError, ValueError):
                 return False
         try:

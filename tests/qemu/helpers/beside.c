@@ -8,8 +8,8 @@
 //   initcalls:USEC    the kernel's initcalls that took at least USEC (needs initcall_debug)
 //   log               all messages of the kernel with their time
 //   user              resident memory of every process but this one, and of all together
-//   idle:PORT:COUNT   opens COUNT framed connections, one frame each, tells the kernel's memory before and
-//                     after, and keeps them
+//   idle:PORT:COUNT   opens COUNT framed connections, one frame each, tells how far it is and the kernel's memory
+//                     before and after, and keeps them
 //   exec:PROGRAM:ARGUMENTS  runs a program (arguments separated by commas) with the console as its output, and tells
 //                     its exit status
 //   minimal:CONF      (first) be a minimal init: mount, load /modules/*, bring lo up, run the gateway
@@ -169,6 +169,17 @@ static void tell_memory(const char *when) {
     if (f) fclose(f);
 }
 
+// What the workers free in bulk, and the kernel after a grace period, is free when nothing changes any more.
+static void wait_for_rest(void) {
+    long last = -1;
+    for (int same = 0, rounds = 0; same < 5 && rounds < 300; rounds++) {
+        long now = meminfo("Slab");
+        same = now == last ? same + 1 : 0;
+        last = now;
+        usleep(200000);
+    }
+}
+
 static void do_idle(unsigned port, unsigned count) {
     struct rlimit limit = {1000000, 1000000};
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0) tell("descriptors: %s", strerror(errno));
@@ -185,15 +196,16 @@ static void do_idle(unsigned port, unsigned count) {
         }
         if (send(fd, frame, sizeof frame, MSG_NOSIGNAL) != sizeof frame) failures++;
         fds[open_count++] = fd;
+        if (open_count % 1000 == 0) tell("idle at %u of %u", open_count, count);
     }
     for (unsigned i = 0; i < open_count; i++) {
         char reply[sizeof frame];
-        struct timeval guard = {.tv_sec = 20};
+        struct timeval guard = {.tv_sec = 120};
         setsockopt(fds[i], SOL_SOCKET, SO_RCVTIMEO, &guard, sizeof guard);
         ssize_t n = recv(fds[i], reply, sizeof reply, MSG_WAITALL);
         if (n == sizeof reply && memcmp(reply, frame, sizeof frame) == 0) echoed++;
     }
-    sleep(1); // what the workers free in bulk is free now
+    wait_for_rest();
     tell_memory("after");
     tell("idle %u connected %u echoed %u failures", open_count, echoed, failures);
     for (;;) pause();

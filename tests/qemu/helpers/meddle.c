@@ -4,7 +4,7 @@
 //
 //   crash:N    kills the gateway (SIGSEGV) N times, each time when it accepts connections
 //   panic      ends, which no init may: the kernel panics
-//   stop       stops every gateway (SIGSTOP) when it accepts connections
+//   stop:N     stops N gateways (SIGSTOP), one after the other, each when it accepts connections
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
     if (what != NULL && strcmp(what, "panic") == 0) return 1;
     if (what != NULL && fork() == 0) {
         if (strncmp(what, "crash:", 6) == 0) harm(SIGSEGV, atol(what + 6));
-        if (strcmp(what, "stop") == 0) harm(SIGSTOP, 1000000);
+        if (strncmp(what, "stop:", 5) == 0) harm(SIGSTOP, atol(what + 5));
         _exit(0);
     }
     argv[0] = "/init";
