@@ -5,9 +5,15 @@
 # and the commands around it: update, sbom, and flash onto a file behind a made-up sysfs. What boots is tests/qemu.
 set -uo pipefail
 
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+loop=''
+cleanup() {
+    ! mountpoint -q "$scratch/mnt" 2>/dev/null || umount "$scratch/mnt"
+    [ -z "$loop" ] || losetup -d "$loop"
+    rm -rf "$scratch"
+}
+trap cleanup EXIT
 export SLUICE_OUT=$scratch/out SOURCE_DATE_EPOCH=1790000000 MTOOLS_SKIP_CHECK=1 PATH=$PATH:/usr/sbin:/sbin
 build() { env -u OUT -u LOGS -u REPO SLUICE_CACHE="$CACHE" "$REPO/build.sh" "$@"; }
 MIB=1048576
@@ -201,6 +207,35 @@ check flash/refuses-held refuses "is held by md0" flash --yes --fixed-disk --i-k
 check flash/refuses-small refuses "16 MiB" flash --yes "$scratch/dev/small"
 check flash/refuses-partition refuses "not a whole disk" flash --yes "$scratch/system"
 check flash/busy-untouched untouched busy
+# A card that loses a byte of what was written to it: the copy is right, the disk is not.
+mkdir "$scratch/bin"
+cat >"$scratch/bin/dd" <<'DD'
+#!/bin/sh
+/bin/dd "$@" || exit 1
+case " $* " in *" of=$BAD_CARD bs=1M "*) printf x | /bin/dd of="$BAD_CARD" bs=1 seek=5000000 conv=notrunc status=none ;; esac
+DD
+chmod +x "$scratch/bin/dd"
+disk bad 64 1
+flash_bad() { BAD_CARD=$scratch/dev/bad PATH=$scratch/bin:$PATH flash --yes "$scratch/dev/bad"; }
+check flash/finds-a-bad-card refuses "read $scratch/dev/bad back" flash_bad
 
-printf '%d passed, %d failed, 0 skipped\n' "$passed" "$failed"
+# A real block device, where this machine gives one.
+flash_loop() { build flash --image "$scratch/x86_64.img" --yes --fixed-disk --i-know-what-is-on-it "$loop"; }
+loop_holds_image() { cmp -n "$(stat -c %s "$scratch/x86_64.img")" "$scratch/x86_64.img" "$scratch/loop"; }
+mount_part() { partx -u "$loop"; mkdir -p "$scratch/mnt"; mount -o ro,noload "${loop}p4" "$scratch/mnt"; }
+truncate -s 64M "$scratch/loop"
+if loop=$(losetup -P -f --show "$scratch/loop" 2>/dev/null); then
+    check flash/loop/refuses-fixed refuses "not removable" build flash --image "$scratch/x86_64.img" --yes "$loop"
+    check flash/loop/written flash_loop
+    check flash/loop/content loop_holds_image
+    check flash/loop/mounted mount_part
+    check flash/loop/refuses-mounted refuses "is mounted on" flash_loop
+    check flash/loop/refuses-partition refuses "not a whole disk" build flash --image "$scratch/x86_64.img" --yes "${loop}p4"
+else
+    loop=''
+    echo "SKIP image/flash/loop: no loop device can be had here"
+    skipped=1
+fi
+
+printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]
