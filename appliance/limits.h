@@ -135,6 +135,7 @@
 #define LIMIT_STORE_SEGMENTS_MIN 6u            // of a log: one in use, two of reserve, and room to copy
 #define LIMIT_STORE_RESERVE_SEGMENTS 2u        // kept for what frees space when the disk or the budget is full
 #define LIMIT_STORE_INDEX_STEP (64u << 10)     // bytes of log for one entry of an index
+#define LIMIT_STORE_INDEX_KEPT 64u             // of a segment that is full: memory does not follow the log
 #define LIMIT_STORE_SLICE_BYTES (64u << 10)    // of a checkpoint or of reclaim, in one turn of the loop
 #define LIMIT_STORE_READ_BYTES (128u << 10)    // read ahead at once
 #define LIMIT_STORE_FETCHES 1024u              // single records being read at once

@@ -197,6 +197,7 @@ u32 segment_index_of(const store *s, const segment *seg);
 bool segment_add(store *s, segment *seg);           // sorted by base
 void segment_free(store *s, segment *seg);          // closes, removes from the table, frees
 bool segment_note(segment *seg, store_pos pos, u64 time_ms); // a record lies there: the sparse index
+void segment_index_thin(segment *seg);              // nothing more is noted: at most LIMIT_STORE_INDEX_KEPT entries
 int segment_roll(store *s, u32 flags);
 int segment_first(store *s, u32 flags);             // an active segment is needed
 void segments_turn(store *s);                       // spares

@@ -201,7 +201,8 @@ void store_reader_close(store_reader *rd);
 store_pos store_first(const store *s); // where the oldest record there is may lie
 store_pos store_end(const store *s);   // where the next record will lie; everything before was appended
 // A position from which a reader finds every record that is not older than time_ms; some older ones may come
-// first (the index has one entry each 64 KiB, and clocks jump): compare time_ms of what is read.
+// first (the index of a segment that is full has at most LIMIT_STORE_INDEX_KEPT entries, and clocks jump): compare
+// time_ms of what is read.
 store_pos store_find_time(const store *s, u64 time_ms);
 
 const store_metrics *store_metrics_get(const store *s); // any thread

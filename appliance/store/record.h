@@ -112,7 +112,7 @@ typedef struct segment_entry { // of META_SEGMENTS
     u64 base, end, live_bytes;
     u64 copied_upto; // reclaim has copied what lies before; UINT64_MAX: all of it
 } segment_entry;
-typedef struct index_entry {   // of META_INDEX: the first record at or after a multiple of LIMIT_STORE_INDEX_STEP
+typedef struct index_entry {   // of META_INDEX: the first record at or after some multiples of LIMIT_STORE_INDEX_STEP
     u64 pos, time_ms;
 } index_entry;
 _Static_assert(sizeof(segment_entry) == 32 && sizeof(index_entry) == 16, "tables on disk");

@@ -240,10 +240,12 @@ static int replay(recovery *rc) {
 // --- afterwards ---
 
 // Segments before the checkpoint whose end nobody names: to the end of the file; their index, where there is one.
+// Of all but the last no more is kept than of those that were filled by this process.
 static void older_segments(store *s) {
     for (u32 i = 0; i < s->segment_count; i++) {
         segment *seg = s->segments[i];
         if (seg->end == 0) seg->end = seg->base + seg->bytes;
+        if (i + 1 < s->segment_count) segment_index_thin(seg);
         if (seg->index_count > 0 || seg->index_pos <= seg->base || seg->index_pos >= seg->end) continue;
         scan sc;
         record_view view;
@@ -254,6 +256,7 @@ static void older_segments(store *s) {
             if (seg->index != NULL) {
                 memcpy(seg->index, view.record.data, sizeof(index_entry) * count);
                 seg->index_count = seg->index_room = count;
+                segment_index_thin(seg);
             }
         }
         scan_end(&sc);

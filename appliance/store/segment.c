@@ -97,6 +97,18 @@ bool segment_note(segment *seg, store_pos pos, u64 time_ms) {
     return true;
 }
 
+void segment_index_thin(segment *seg) {
+    u32 step = (seg->index_count + LIMIT_STORE_INDEX_KEPT - 1) / LIMIT_STORE_INDEX_KEPT;
+    if (step <= 1) return;
+    u32 kept = 0;
+    for (u32 i = 0; i < seg->index_count; i += step) seg->index[kept++] = seg->index[i];
+    seg->index_count = kept;
+    index_entry *less = realloc(seg->index, sizeof(*less) * kept);
+    if (less == NULL) return; // it stays as large as it was
+    seg->index = less;
+    seg->index_room = kept;
+}
+
 // --- spares ---
 
 static int make_spare(file_op *f, disk *d) {
@@ -297,6 +309,7 @@ int segment_roll(store *s, u32 flags) {
     segment *old = s->active;
     if (!segments_can_roll(s, flags, &result)) return roll_refused(s, result);
     if (old->index_pos == 0) {
+        segment_index_thin(old);
         struct iovec index = {.iov_base = old->index, .iov_len = sizeof(index_entry) * old->index_count};
         result = store_put(s, STORE_META, 0, STORE_VITAL, META_INDEX, NULL, s->now_ms, &index, 1, &old->index_pos);
         if (result < 0) return result;

@@ -12,6 +12,7 @@
 #include "store_rig.h"
 
 #include "store/data_dir.h"
+#include "store/internal.h"
 #include "store/log_command.h"
 
 // --- simulated ---
@@ -122,6 +123,25 @@ static void test_find_time(void **state) {
     store_pos pos = store_find_time(g->s, now_ms - 1);
     assert_true(pos >= store_first(g->s) && pos <= store_end(g->s));
     rig_destroy(g);
+}
+
+// What memory a full segment keeps does not follow its size, and it goes on as an index.
+static void test_index_of_a_full_segment(void **state) {
+    (void)state;
+    segment seg = {.base = 1ull << 40, .file = -1};
+    for (u64 i = 0; i < 4096; i++) assert_true(segment_note(&seg, seg.base + i * LIMIT_STORE_INDEX_STEP + 40, 1 + i));
+    assert_int_equal(seg.index_count, 4096);
+    segment_index_thin(&seg);
+    assert_int_equal(seg.index_count, LIMIT_STORE_INDEX_KEPT);
+    assert_int_equal(seg.index[0].time_ms, 1);
+    for (u32 i = 1; i < seg.index_count; i++) {
+        assert_int_equal(seg.index[i].time_ms - seg.index[i - 1].time_ms, 4096 / LIMIT_STORE_INDEX_KEPT);
+        assert_int_equal(seg.index[i].pos, seg.base + (seg.index[i].time_ms - 1) * LIMIT_STORE_INDEX_STEP + 40);
+    }
+    segment_index_thin(&seg);
+    assert_true(segment_note(&seg, seg.base + 4096ull * LIMIT_STORE_INDEX_STEP, 5000));
+    assert_int_equal(seg.index_count, LIMIT_STORE_INDEX_KEPT + 1);
+    free(seg.index);
 }
 
 // --- real ---
@@ -352,6 +372,7 @@ int main(void) {
         cmocka_unit_test(test_full_log_refuses_by_name_and_resumes),
         cmocka_unit_test(test_failed_sync_loses_nothing),
         cmocka_unit_test(test_find_time),
+        cmocka_unit_test(test_index_of_a_full_segment),
     };
     const struct CMUnitTest real[] = {
         cmocka_unit_test(test_killed_in_the_middle),
