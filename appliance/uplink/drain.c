@@ -96,7 +96,7 @@ bool drain_acked(uplink *u, u32 place) {
     if (!window_ack(&u->window, place)) return false;
     counter_add(&u->metrics.acked, 1);
     counter_set(&u->metrics.ack_ns, u->owner->now_ns - sent_ns);
-    u->progress_ns = u->owner->now_ns;
+    u->progress_ns = u->acked_ns = u->owner->now_ns;
     counter_set(&u->metrics.error, UPLINK_ERROR_NONE);
     take_done(u);
     drain_pump(u);
@@ -114,7 +114,8 @@ bool drain_refused(uplink *u, u32 place) {
 bool drain_is_overdue(const uplink *u) {
     const window_entry *oldest = window_oldest(&u->window);
     if (oldest == NULL) return false;
-    return u->owner->now_ns > MAX(oldest->sent_ns, u->progress_ns) + u->conf.ack_timeout_ms * NS_PER_MS;
+    u64 arrived_ns = oldest->pos == u->taken_pos ? u->taken_ns : u->progress_ns;
+    return u->owner->now_ns > MAX(MAX(oldest->sent_ns, u->acked_ns), arrived_ns) + u->conf.ack_timeout_ms * NS_PER_MS;
 }
 
 // --- reading ---

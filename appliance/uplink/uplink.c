@@ -178,7 +178,8 @@ static void check_later(uplink *u) {
 static uplink_event do_open(uplink *u) {
     u->up_ns = u->owner->now_ns;
     u->ping_ns = 0;
-    u->progress_ns = u->owner->now_ns;
+    u->progress_ns = u->acked_ns = u->owner->now_ns;
+    u->taken_pos = u->taken_ns = 0;
     u->acked_before = counter_get(&u->metrics.acked);
     counter_add(&u->metrics.connects, 1);
     log_info("worker %u: uplink %s: connected to %s", u->owner->index, u->conf.name, u->texts.remote);
@@ -189,13 +190,18 @@ static uplink_event do_open(uplink *u) {
 }
 
 // Whether the peer has taken bytes since the last look: over a thin line a large message, or the queue before a ping,
-// takes longer than any timeout, and is no reason to begin anew.
+// takes longer than any timeout, and is no reason to begin anew. Once it has taken the oldest message whole, what it takes
+// later (pings, newer messages) says nothing of that one.
 static void look_at_tcp(uplink *u) {
     struct tcp_info info = {0};
     socklen_t len = sizeof(info);
     if (getsockopt(u->conn->io.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0) return;
     if (info.tcpi_bytes_acked > u->tcp_acked) u->progress_ns = u->owner->now_ns;
     u->tcp_acked = info.tcpi_bytes_acked;
+    const window_entry *oldest = window_oldest(&u->window);
+    if (oldest == NULL || oldest->pos == u->taken_pos || info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0) return;
+    u->taken_pos = oldest->pos;
+    u->taken_ns = u->owner->now_ns;
 }
 
 // Something received counts as life; our own keepalive is owed when nothing was sent for so long.

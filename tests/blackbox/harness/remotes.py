@@ -80,11 +80,14 @@ class Server:
                 self.process.kill()
                 self.process.wait()
 
+    def stop_at_once(self):
+        self.stop(signal.SIGKILL)
+
     def __enter__(self):
         return self.start()
 
     def __exit__(self, *_):
-        self.stop(signal.SIGKILL)
+        self.stop_at_once()
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
@@ -255,27 +258,39 @@ class Proxy:
 
 
 class Mute:
-    """An MQTT broker that answers CONNECT and nothing else, and counts what it was sent."""
+    """An MQTT broker that answers CONNECT, with pings=True PINGREQ, and nothing else."""
 
-    def __init__(self):
+    def __init__(self, pings=False):
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port, self.connections, self.bytes = self.server.getsockname()[1], 0, 0
+        self.answers_pings, self.pings = pings, 0
         threading.Thread(target=self._run, daemon=True).start()
+
+    def greet(self, _):
+        pass
+
+    def answer(self, conn, data, first):
+        if first:
+            conn.sendall(b"\x20\x03\x00\x00\x00")  # CONNACK of 5.0
+        if data.endswith(b"\xc0\x00"):
+            self.pings += 1
+            if self.answers_pings:
+                conn.sendall(b"\xd0\x00")
 
     def _serve(self, conn):
         with conn:
             first = True
+            self.greet(conn)
             while True:
                 try:
                     data = conn.recv(65536)
+                    if not data:
+                        return
+                    self.bytes += len(data)
+                    self.answer(conn, data, first)
                 except OSError:
                     return
-                if not data:
-                    return
-                self.bytes += len(data)
-                if first:
-                    conn.sendall(b"\x20\x03\x00\x00\x00")  # CONNACK of 5.0
-                    first = False
+                first = False
 
     def _run(self):
         while True:
@@ -291,3 +306,15 @@ class Mute:
 
     def __exit__(self, *_):
         self.server.close()
+
+
+class MuteNats(Mute):
+    """A NATS server that greets, answers PING and takes what is published, and never sends a message."""
+
+    def greet(self, conn):
+        conn.sendall(b'INFO {"server_id":"mute","version":"2.9.0","proto":1,"headers":true,"jetstream":true,"max_payload":1048576}\r\n')
+
+    def answer(self, conn, data, _):
+        for _ in range(data.count(b"PING\r\n")):
+            self.pings += 1
+            conn.sendall(b"PONG\r\n")
