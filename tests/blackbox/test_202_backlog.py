@@ -139,6 +139,38 @@ def test_the_budget_and_its_policy(start, policy, kept):
         assert numbers(s, 100) == list(kept)
 
 
+@pytest.mark.parametrize("policy", ["newest", "oldest"])
+def test_the_budget_in_bytes(start, policy):
+    gateway = start(max_queued_bytes="64k", queue_policy=policy)
+    away(gateway, "b")
+    with Client(gateway.address("mqtt")).hello() as p:
+        publish_many(p, 150, size=1000)
+    reason = {"newest": "queue_full", "oldest": "queue_oldest"}[policy]
+    dropped = int(gateway.metric("sluice_mqtt_dropped_total", reason=reason))
+    listed = row(gateway, "b")
+    assert listed["queued"] == 150 - dropped and 30 < listed["queued"] <= 64, (listed, dropped)
+    crash(gateway)
+    with durable(gateway, "b") as s:
+        got = numbers(s, 150 - dropped)
+        first = 0 if policy == "newest" else dropped
+        assert got == list(range(first, first + len(got)))
+
+
+def test_the_policy_to_disconnect(start):
+    """The client is told and goes; what it had stays, and while it is away the newest messages give way."""
+    gateway = start(max_queued_messages=20, queue_policy="disconnect")
+    slow = durable(gateway, "slow", True)
+    slow.subscribe("t", qos=1)
+    with Client(gateway.address("mqtt")).hello() as p:
+        publish_many(p, 150)  # 50 are on their way, 20 wait
+    until(lambda: gateway.closes("queue_full") == 1, "the slow client is gone")
+    dropped = int(gateway.metric("sluice_mqtt_dropped_total", reason="queue_full"))
+    assert 0 < dropped < 150
+    crash(gateway)
+    with durable(gateway, "slow") as s:
+        assert numbers(s, 150 - dropped) == list(range(150 - dropped))
+
+
 def test_a_full_log_refuses_by_name_and_recovers(start):
     gateway = start(settings={"log_max": "16m"})
     away(gateway, "full")

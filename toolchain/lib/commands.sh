@@ -184,7 +184,7 @@ command_bench() {
     # The brokers to compare with; --newest brings its own.
     case " $* " in
         *" --newest "*) ;;
-        " mqtt "*) host_require peers ;;
+        " mqtt "* | " drain "* | " backlog "*) host_require peers ;;
     esac
     [ -x "$REPO/tests/bench/run.sh" ] || die "tests/bench/run.sh is missing or not executable"
     exec "$REPO/tests/bench/run.sh" "$@"
