@@ -190,8 +190,8 @@ static uplink_event do_open(uplink *u) {
 }
 
 // Whether the peer has taken bytes since the last look: over a thin line a large message, or the queue before a ping,
-// takes longer than any timeout, and is no reason to begin anew. Once it has taken the oldest message whole, what it takes
-// later (pings, newer messages) says nothing of that one.
+// takes longer than any timeout, and is no reason to begin anew. Once it has taken the oldest message whole, what it
+// takes later (pings, newer messages) says nothing of that one.
 static void look_at_tcp(uplink *u) {
     struct tcp_info info = {0};
     socklen_t len = sizeof(info);

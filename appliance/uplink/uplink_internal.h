@@ -86,7 +86,7 @@ struct uplink {
     u64 progress_ns;        // the last acknowledgement, or the last time that the peer's TCP was seen to take bytes
     u64 tcp_acked;          // bytes it had taken then
     u64 acked_ns;           // the last acknowledgement
-    u64 taken_pos;          // the oldest message on its way, once the peer's TCP was seen to have taken all that was sent
+    u64 taken_pos;          // the oldest message on its way, once the peer's TCP was seen to have taken it whole
     u64 taken_ns;           // when that was seen first
     u32 keepalive_s;        // as agreed with the remote
     u64 acked_before;       // metrics.acked when the connection came up

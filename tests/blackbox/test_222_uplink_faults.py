@@ -138,7 +138,8 @@ def nats_far():
         yield f"nats://127.0.0.1:{server.port}", wait
 
 
-@pytest.mark.parametrize("kind,mute,far", [("mqtt", lambda: Mute(pings=True), mqtt_far), ("nats", MuteNats, nats_far)])
+@pytest.mark.parametrize("kind,mute,far", [("mqtt", lambda: Mute(pings=True), mqtt_far), ("nats", MuteNats, nats_far)],
+                         ids=["mqtt", "nats"])
 def test_remote_that_answers_pings_and_never_acknowledges(run_gateway, kind, mute, far):
     """Only the deadline of the acknowledgement can tell: the next URL is taken, and nothing is lost."""
     with mute() as first, far() as (url, wait):
