@@ -34,7 +34,7 @@ static int row_add(gateway *gw, reload_job *job, const listener_config *conf, bo
     int result = conf->tls.cert[0] != '\0' ? tls_sessions_init() : 0;
     if (result == 0 && conf->tls.cert[0] != '\0') result = tls_context_load(conf, true, &row->tls, why, why_bytes);
     if (result < 0 || row->shared != NULL) return result;
-    row->shared = calloc(1, sizeof(*row->shared));
+    row->shared = listener_shared_create(gw->worker_count);
     if (row->shared == NULL) {
         snprintf(why, why_bytes, "out of memory");
         return -ENOMEM;
@@ -49,7 +49,7 @@ static int row_add(gateway *gw, reload_job *job, const listener_config *conf, bo
     result = listener_sockets_open(conf, count, cpus, &row->fds[first], nonblock,
                                        &row->shared->bound, why, why_bytes);
     if (result < 0) {
-        free(row->shared);
+        listener_shared_free(row->shared);
         row->shared = NULL;
         return result;
     }
@@ -79,6 +79,7 @@ int gateway_job_make(gateway *gw, const config *conf, reload_job **out, char *wh
     }
     if (result == 0) {
         http_listener_config(&job->ctl_conf, "ctl", &ctl);
+        job->ctl_conf.bind_everybody = conf->ctl_allow[0] != '\0';
         result = row_add(gw, job, &job->ctl_conf, true, why, why_bytes);
     }
     if (result == 0 && conf->admin_enabled) {
@@ -108,7 +109,7 @@ void gateway_job_free(reload_job *job, bool failed) {
 void gateway_listeners_free(gateway *gw) {
     while (gw->listeners_all != NULL) {
         listener_shared *next = gw->listeners_all->next_all;
-        free(gw->listeners_all);
+        listener_shared_free(gw->listeners_all);
         gw->listeners_all = next;
     }
 }

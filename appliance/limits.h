@@ -38,6 +38,8 @@
 // --- accept ---
 #define LIMIT_ACCEPT_BACKLOG 4096
 #define LIMIT_ACCEPT_TURNS 64u             // accepts in a row before connections get a turn
+#define LIMIT_RATE_LOG_S 10u               // a listener says so seldom that messages wait for a rate
+#define LIMIT_UNKNOWN_BUFFER_BYTES 4096u   // first buffer of a packet whose sender has not said who it is
 #define LIMIT_ACCEPT_BACKOFF_MS 50u        // pause after EMFILE, ENFILE, ENOBUFS or ENOMEM
 
 // --- WebSocket ---
@@ -77,6 +79,7 @@
 // --- who may do what ---
 #define LIMIT_USER_BYTES 256u              // a user's name
 #define LIMIT_ADMIN_TOKEN_BYTES 200u       // the secret of the admin listener
+#define LIMIT_CLOCK_BEHIND_S 86400u        // a clock so long before the build is wrong: no token is judged
 #define LIMIT_AUTH_FILE_BYTES (64u << 20)  // password, ACL and key files
 #define LIMIT_AUTH_ITERATIONS_MAX 10000000u // of PBKDF2, in a password file's line
 #define LIMIT_AUTH_SLICE_ITERATIONS 128u   // of them in one turn of a worker's loop: about 0.1 ms

@@ -80,7 +80,9 @@ typedef struct worker_metrics {
     counter tls_kernel_refused;              // not handed over although the kernel has TLS
     counter auth_results[AUTH_RESULTS];      // clients let in and refused, by how and why
     counter publish_denied, subscribe_denied, read_denied; // by ACL: messages, filters, messages not delivered
-    counter rate_pauses;                     // a client's message had to wait for its rate
+    counter rate_pauses[RATE_SCOPES];        // messages that had to wait, by whose rate it was
+    counter admin_refused[ADMIN_REFUSALS];   // operations worker: requests of the admin API, by why
+    counter accept_pauses;                   // accept_rate was used up: connections wait in the backlog
     counter events_dropped;
     counter posts, post_overflows; // messages to other workers; those that found the ring full
     counter wakes_sent;

@@ -24,7 +24,7 @@ struct auth_attempt {
     conn *c;
     auth_attempt *next, *prev; // RUNNING: in the queue
     timer_node timer;          // DELAYED
-    u64 deadline_ns;           // RUNNING
+    u64 begun_ns, deadline_ns; // RUNNING
     auth_policy *policy;
     attempt_state state;
     auth_identity who;
@@ -135,6 +135,7 @@ static auth_attempt *attempt_make(conn *c, attempt_state state) {
     t->c = c;
     t->state = state;
     t->timer.callback = delay_over;
+    t->begun_ns = c->owner->now_ns;
     t->deadline_ns = c->owner->now_ns + conf->hello_timeout_ms * NS_PER_MS;
     t->policy = auth_policy_ref(conf->auth);
     a->by_slot[c->table_slot] = t;
@@ -192,11 +193,20 @@ bool auth_is_barred(const conn *c) {
     return conf->auth_failures > 0 && has_address(c) && address_rate_is_failing(c->peer_addr, c->owner->now_ns);
 }
 
+// When a client is told. After a computation, at the next multiple of the delay from its begin: how long it took tells
+// nothing about whether there is such a user, and how many iterations its line has.
+static u64 told_ns(const auth_attempt *t, u64 delay_ns) {
+    u64 now_ns = t->c->owner->now_ns;
+    if (t->state != RUNNING || delay_ns == 0) return now_ns + delay_ns;
+    return t->begun_ns + ((now_ns - t->begun_ns) / delay_ns + 1) * delay_ns;
+}
+
 // Wrong: counted, logged, and answered later.
 static void attempt_refuse(auth_attempt *t, auth_result result, const char *why) {
     conn *c = t->c;
     worker *w = c->owner;
     const listener_config *conf = listener_settings(c->origin);
+    u64 due_ns = told_ns(t, conf->auth_delay_ms * NS_PER_MS);
     t->state = DELAYED;
     t->who = (auth_identity){.how = result};
     t->why = why;
@@ -206,7 +216,7 @@ static void attempt_refuse(auth_attempt *t, auth_result result, const char *why)
     if (guess && conf->auth_failures > 0 && has_address(c)) {
         address_rate_failed(c->peer_addr, conf->auth_failures, w->now_ns);
     }
-    timer_arm(w->wheel, &t->timer, w->now_ns + conf->auth_delay_ms * NS_PER_MS);
+    timer_arm(w->wheel, &t->timer, due_ns);
 }
 
 static void attempt_let_in(auth_attempt *t) {
@@ -219,6 +229,10 @@ static void attempt_let_in(auth_attempt *t) {
 
 static void password_done(auth_attempt *t) {
     bool right = password_check_end(&t->check), known = t->check.known;
+    if (auth_is_barred(t->c)) { // others of its address have failed meanwhile: guesses made at once are guesses too
+        attempt_refuse(t, AUTH_RATE, NULL);
+        return;
+    }
     if (!right) {
         attempt_refuse(t, known ? AUTH_WRONG_PASSWORD : AUTH_UNKNOWN_USER, NULL);
         return;
@@ -231,6 +245,10 @@ static void password_done(auth_attempt *t) {
 
 static void token_done(auth_attempt *t) {
     const worker *w = t->c->owner;
+    if (auth_is_barred(t->c)) {
+        attempt_refuse(t, AUTH_RATE, NULL);
+        return;
+    }
     u64 now_s = clock_real_ns() / NS_PER_S;
     jwt_verdict verdict = jwt_check(&t->policy->jwt, t->token, t->token_len, now_s, &t->claims);
     if (verdict != JWT_FINE) {
@@ -248,7 +266,7 @@ static void token_done(auth_attempt *t) {
         .how = AUTH_JWT,
         .user = claims->user_len > 0 ? claims->user : NULL,
         .user_len = claims->user_len,
-        .expires_ns = w->now_ns + (claims->expires_s - now_s) * NS_PER_S,
+        .expires_ns = jwt_expires_ns(claims, now_s, w->now_ns),
         .rules = claims->rules,
         .rules_len = claims->rules_len,
     };
@@ -337,6 +355,9 @@ int auth_judge(conn *c, const auth_request *r, auth_identity *who) {
     u32 identity_len = 0;
     const char *identity = tls_peer_identity(c, &identity_len);
     u32 result = judge_now(listener_settings(c->origin), r, identity != NULL);
+    // Whoever has guessed too often is not told any more whether he is right: also not about the listener's token.
+    bool judged = result != AUTH_ANONYMOUS && result != AUTH_CERTIFICATE && result != AUTH_NO_IDENTITY;
+    if (judged && auth_is_barred(c)) result = AUTH_RATE;
     *who = (auth_identity){.how = (auth_result)MIN(result, (u32)AUTH_RESULTS - 1)};
     if (result == AUTH_CERTIFICATE) {
         who->user = identity;
@@ -355,13 +376,19 @@ int auth_judge(conn *c, const auth_request *r, auth_identity *who) {
     names_keep(t, r);
     if (result < AUTH_RESULTS) {
         attempt_refuse(t, (auth_result)result, NULL);
-    } else if (auth_is_barred(c)) {
-        attempt_refuse(t, AUTH_RATE, NULL);
     } else {
         t->state = RUNNING;
         work_begin(t, r, result == NEEDS_TOKEN);
     }
     return AUTH_WAITS;
+}
+
+auth_identity auth_identity_late(const conn *c) {
+    const listener_config *conf = listener_settings(c->origin);
+    auth_identity who = {.how = conf->token[0] != '\0' ? AUTH_TOKEN : AUTH_ANONYMOUS};
+    who.user = tls_peer_identity(c, &who.user_len);
+    if (who.user != NULL) who.how = AUTH_CERTIFICATE;
+    return who;
 }
 
 bool auth_fail(conn *c, const auth_request *r, auth_result result, const char *why) {

@@ -53,6 +53,8 @@ bool auth_is_judged(const conn *c);
 void auth_count(worker *w, auth_result result);
 // The same for a connected client that is ended, by its id.
 void auth_revoked(conn *c, const char *id, u32 id_len, auth_result result);
+// What was proved of a client that needed no grant until now: its listener had neither files nor rates when it came.
+auth_identity auth_identity_late(const conn *c);
 void auth_nonce(char out[SCRAM_NONCE_BYTES]);
 
 // --- worker ---

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "auth/rate.h"
 #include "base/siphash.h"
 
 static const char *const result_names[AUTH_RESULTS] = {
@@ -15,6 +16,16 @@ static const char *const result_names[AUTH_RESULTS] = {
 
 const char *auth_result_name(u32 result) {
     return result < AUTH_RESULTS ? result_names[result] : "unknown";
+}
+
+static const char *const scope_names[RATE_SCOPES] = {
+#define RATE_SCOPE_NAME(symbol, text) [RATE_OF_##symbol] = (text),
+    RATE_SCOPES_LIST(RATE_SCOPE_NAME)
+#undef RATE_SCOPE_NAME
+};
+
+const char *rate_scope_name(u32 scope) {
+    return scope < RATE_SCOPES ? scope_names[scope] : "unknown";
 }
 
 // --- making ---
@@ -58,12 +69,12 @@ int grant_make(pool *memory, auth_policy *policy, const auth_identity *who, bool
 
 void grant_free(pool *memory, auth_grant *g) {
     if (g == NULL) return;
+    rate_detach(g);
     auth_policy_unref(g->policy);
     pool_free(memory, g, g->bytes);
 }
 
-auth_result grant_renew(auth_grant *g, auth_policy *policy, bool anonymous) {
-    const auth_identity *who = &g->who;
+auth_result grant_verdict(const auth_identity *who, const auth_policy *policy, bool anonymous) {
     if (who->how == AUTH_ANONYMOUS && !anonymous) return AUTH_REVOKED;
     if (who->how == AUTH_PASSWORD || who->how == AUTH_SCRAM) {
         bool scram = who->how == AUTH_SCRAM;
@@ -73,11 +84,17 @@ auth_result grant_renew(auth_grant *g, auth_policy *policy, bool anonymous) {
         if (e == NULL || e->fingerprint != who->fingerprint) return AUTH_REVOKED;
     }
     if (who->how == AUTH_JWT && (policy == NULL || !policy->has_jwt)) return AUTH_REVOKED;
+    return who->how;
+}
+
+auth_result grant_renew(auth_grant *g, auth_policy *policy, bool anonymous) {
+    auth_result result = grant_verdict(&g->who, policy, anonymous);
+    if (!auth_lets_in(result)) return result;
     auth_policy *old = g->policy;
     g->policy = auth_policy_ref(policy);
     auth_policy_unref(old);
     rules_take(g);
-    return who->how;
+    return result;
 }
 
 // --- asking ---

@@ -36,6 +36,9 @@ typedef struct auth_grant {
     u32 bytes;               // of this allocation
     u64 remembered[GRANT_REMEMBERED]; // hash of a topic, the last 4 bits replaced: asked and allowed, read and write
     u64 message_ns, byte_ns; // token buckets: time up to which the rates are used
+    struct address_share *address; // auth/rate.h; NULL: its address has no rate, or it is away
+    u32 address_worker;
+    u64 turn_ns;             // it waits for a rate that others use too, and was told to ask then; 0 = it does not
     timer_node timer;        // the protocol's, while the client is connected: expiry, or its rates' pause
     void *owner;             // the protocol's session
     char text[];
@@ -45,6 +48,9 @@ typedef struct auth_grant {
 int grant_make(pool *memory, auth_policy *policy, const auth_identity *who, bool rated, auth_grant **out);
 void grant_free(pool *memory, auth_grant *g);
 
+// What a policy says of a client that was let in by another one, or by this one a moment ago: a reload may have come
+// while it was judged. AUTH_ANONYMOUS..: still let in; else why not.
+auth_result grant_verdict(const auth_identity *who, const auth_policy *policy, bool anonymous);
 // Asks another policy about the client of g. AUTH_ANONYMOUS..: let in, and g follows the policy; else why not.
 auth_result grant_renew(auth_grant *g, auth_policy *policy, bool anonymous);
 

@@ -226,6 +226,7 @@ jwt_verdict jwt_check(const jwt_policy *policy, const char *text, u32 len, u64 n
     jwt_kind kind;
     memset(out, 0, sizeof(*out));
     if (!jwt_is_one(text, len) || !parts_split(text, len, &p)) return JWT_MALFORMED;
+    if (now_s < policy->clock_min_s) return JWT_CLOCK;
     json *j = malloc(sizeof(*j));
     if (j == NULL) return JWT_NO_MEMORY;
     jwt_verdict verdict = header_check(j, &p, &kind);
@@ -234,4 +235,9 @@ jwt_verdict jwt_check(const jwt_policy *policy, const char *text, u32 len, u64 n
     free(j);
     if (verdict != JWT_FINE) memset(out, 0, sizeof(*out));
     return verdict;
+}
+
+u64 jwt_expires_ns(const jwt_claims *claims, u64 now_s, u64 now_ns) {
+    static const u64 century_s = 100ull * 365 * 86400;
+    return now_ns + MIN(claims->expires_s - now_s, century_s) * NS_PER_S;
 }

@@ -14,6 +14,7 @@
 typedef struct jwt_policy {
     jwt_keys keys;
     u32 leeway_s;
+    u64 clock_min_s;       // UNIX time before which the clock can not be right; 0 = any is
     char issuer[256], audience[256]; // "" = any
 } jwt_policy;
 
@@ -28,6 +29,7 @@ typedef struct jwt_policy {
     X(NOT_YET, "jwt_not_yet")     /* nbf or iat lies ahead */ \
     X(ISSUER, "jwt_issuer") \
     X(AUDIENCE, "jwt_audience") \
+    X(CLOCK, "jwt_clock")         /* this machine's clock is wrong: whether a token has expired is not known */ \
     X(NO_MEMORY, "jwt_no_memory")
 typedef enum jwt_verdict {
 #define JWT_VERDICT_ENUM(symbol, text) JWT_##symbol,
@@ -51,5 +53,7 @@ bool jwt_is_one(const void *text, u32 len);
 // Checks it at UNIX time now_s. After JWT_FINE the caller frees out->rules; otherwise out is empty. An ES256 or RS256
 // signature takes up to a millisecond.
 jwt_verdict jwt_check(const jwt_policy *policy, const char *text, u32 len, u64 now_s, jwt_claims *out);
+// When it expires on the monotonic clock. In a hundred years at the latest: `exp` may be any number.
+u64 jwt_expires_ns(const jwt_claims *claims, u64 now_s, u64 now_ns);
 
 #endif

@@ -168,9 +168,9 @@ static int entries_parse(const char *name, size_t len, password_file *out, char 
 
 int password_file_parse(const char *name, const char *text, size_t len, password_file *out, char *error,
                         size_t error_bytes) {
-    *out = (password_file){0};
-    out->text = malloc(len + 1);
-    out->entries = calloc(lines_count(text, len), sizeof(*out->entries));
+    *out = (password_file){.text_bytes = len + 1, .room = lines_count(text, len)};
+    out->text = malloc(out->text_bytes);
+    out->entries = calloc(out->room, sizeof(*out->entries));
     if (out->text == NULL || out->entries == NULL) {
         password_file_free(out);
         snprintf(error, error_bytes, "%s: out of memory", name);
@@ -183,6 +183,8 @@ int password_file_parse(const char *name, const char *text, size_t len, password
 }
 
 void password_file_free(password_file *f) {
+    if (f->text != NULL) secret_wipe(f->text, f->text_bytes);
+    if (f->entries != NULL) secret_wipe(f->entries, f->room * sizeof(*f->entries));
     free(f->text);
     free(f->entries);
     *f = (password_file){0};

@@ -31,7 +31,8 @@ typedef struct password_entry {
 typedef struct password_file {
     char *text;                // the file: users point into it
     password_entry *entries;   // sorted by user; SCRAM lines behind the others of a user
-    u32 count;
+    size_t text_bytes;
+    u32 count, room;           // entries, and how many there is memory for
     u32 scram_iterations;      // of the first SCRAM line, for users that do not exist; 0 = there is no such line
 } password_file;
 

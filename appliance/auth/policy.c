@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "init/clock.h"
+
 // --- files ---
 
 static int read_all(int fd, char *text, size_t len) {
@@ -78,6 +80,8 @@ static int jwt_load(auth_policy *p, const listener_config *l, const char *text, 
     if (wrong != NULL) return fail(error->text, sizeof(error->text), l->jwt_key_file, -EINVAL, wrong);
     p->has_jwt = true;
     p->jwt.leeway_s = l->jwt_leeway_s;
+    u64 built_s = (u64)MAX(clock_build_s(), (i64)0); // a machine without a clock of its own starts in 1970
+    p->jwt.clock_min_s = built_s > LIMIT_CLOCK_BEHIND_S ? built_s - LIMIT_CLOCK_BEHIND_S : 0;
     snprintf(p->jwt.issuer, sizeof(p->jwt.issuer), "%s", l->jwt_issuer);
     snprintf(p->jwt.audience, sizeof(p->jwt.audience), "%s", l->jwt_audience);
     return 0;

@@ -37,4 +37,29 @@ static inline bool auth_lets_in(auth_result r) {
     return r <= AUTH_SCRAM;
 }
 
+// Why a request of the admin API was refused.
+#define ADMIN_REFUSALS_LIST(X) \
+    X(TOKEN, "token")   /* none, or a wrong one */ \
+    X(PEER, "peer")     /* a user that the unix socket is not for */ \
+    X(ORIGIN, "origin") /* conf/guard.h does not want it */
+typedef enum admin_refusal {
+#define ADMIN_REFUSAL_ENUM(symbol, text) ADMIN_REFUSED_##symbol,
+    ADMIN_REFUSALS_LIST(ADMIN_REFUSAL_ENUM)
+#undef ADMIN_REFUSAL_ENUM
+        ADMIN_REFUSALS
+} admin_refusal;
+
+// Whose rate made a message wait.
+#define RATE_SCOPES_LIST(X) \
+    X(CLIENT, "client") \
+    X(ADDRESS, "address") \
+    X(LISTENER, "listener")
+typedef enum rate_scope {
+#define RATE_SCOPE_ENUM(symbol, text) RATE_OF_##symbol,
+    RATE_SCOPES_LIST(RATE_SCOPE_ENUM)
+#undef RATE_SCOPE_ENUM
+        RATE_SCOPES
+} rate_scope;
+const char *rate_scope_name(u32 scope); // never NULL
+
 #endif

@@ -129,14 +129,24 @@ u32 retained_keeper(const worker *w, const char *topic, u32 len) {
     return workers == 1 ? 0 : (u32)(retained_hash(topic, len) % workers);
 }
 
-// The limits are split evenly over the parts.
-static bool fits(const broker *b, u64 count, u64 bytes) {
-    const config *conf = b->owner->conf;
-    u64 parts = b->owner->gw->worker_count;
-    u64 count_max = ((u64)conf->retained_messages_max + parts - 1) / parts;
-    u64 bytes_max = (conf->retained_bytes_max + parts - 1) / parts;
-    if (conf->retained_messages_max != 0 && count > count_max) return false;
-    return conf->retained_bytes_max == 0 || bytes <= bytes_max;
+typedef struct retained_total {
+    u64 count, bytes;
+} retained_total;
+
+// Of all parts. What is on its way between workers is not counted yet.
+static retained_total total_of(const gateway *gw) {
+    retained_total all = {0};
+    for (u32 i = 0; i < gw->worker_count; i++) {
+        const retained_part *part = &gw->workers[i].broker->retained;
+        all.count += counter_get(&part->count);
+        all.bytes += counter_get(&part->bytes);
+    }
+    return all;
+}
+
+static bool fits(const config *conf, u64 count, u64 bytes) {
+    if (conf->retained_messages_max != 0 && count > conf->retained_messages_max) return false;
+    return conf->retained_bytes_max == 0 || bytes <= conf->retained_bytes_max;
 }
 
 static u64 bytes_to_be(const publication *p) {
@@ -149,13 +159,14 @@ bool retained_exists(const retained_part *r, const char *topic, u32 len) {
 }
 
 int retained_admit(broker *b, u32 keeper, const publication *p) {
-    const retained_part *r = &b->owner->gw->workers[keeper].broker->retained;
-    u64 count = counter_get(&r->count), bytes = counter_get(&r->bytes) + bytes_to_be(p);
-    if (fits(b, count + 1, bytes)) return 0;
-    if (keeper != b->owner->index) return retained_ask(b, keeper, p);
-    const retained_node *node = node_find(r, p->topic, p->topic_len);
+    const worker *w = b->owner;
+    retained_total all = total_of(w->gw);
+    u64 bytes = all.bytes + bytes_to_be(p);
+    if (fits(w->conf, all.count + 1, bytes)) return 0;
+    if (keeper != w->index) return retained_ask(b, keeper, p);
+    const retained_node *node = node_find(&b->retained, p->topic, p->topic_len);
     if (node == NULL || node->message == NULL) return -ENOSPC;
-    return fits(b, count, bytes - message_bytes(node->message)) ? 0 : -ENOSPC;
+    return fits(w->conf, all.count, bytes - message_bytes(node->message)) ? 0 : -ENOSPC;
 }
 
 int retained_set(retained_part *r, const publication *p, message *m) {

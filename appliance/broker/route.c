@@ -144,6 +144,7 @@ static int prepare(broker *b, routing *r, bool owed) {
     if (r->p->retain) {
         r->keeper = (int)retained_keeper(b->owner, r->p->topic, r->p->topic_len);
         result = r->p->payload_len > 0 ? retained_admit(b, (u32)r->keeper, r->p) : 0;
+        if (result == -ENOSPC) counter_add(&b->retained.refused, 1);
         if (result < 0) return result;
     }
     result = parcel_make(b, r);

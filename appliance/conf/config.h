@@ -60,6 +60,7 @@ typedef struct listener_config {
     u32 keepalive_s;          // TCP_KEEPIDLE; 0 = off; default 60 (interval /3, 3 probes)
     u32 user_timeout_ms;      // TCP_USER_TIMEOUT; default 60s; 0 = kernel's
     u32 backlog;              // default 4096
+    bool bind_everybody;      // a unix socket that every user may connect to: the protocol asks who it is
     steer_mode steer;         // default hash
     bool defer_accept;        // TCP_DEFER_ACCEPT, default off
     u32 max_conns;            // whole process; 0 = what descriptors and memory allow
@@ -81,7 +82,9 @@ typedef struct listener_config {
     u32 auth_failures;        // of an address, per minute; default 60; 0 = no limit
     u32 message_rate;         // messages of a client, per second; 0 = no limit
     u64 byte_rate;            // bytes of their payload, per second; 0 = no limit
-    rate_policy rate_policy;  // default pause
+    rate_policy rate_policy;  // of message_rate and byte_rate; default pause
+    u32 message_rate_per_address, message_rate_all; // all clients of an address, of the listener; 0 = no limit
+    u64 byte_rate_per_address, byte_rate_all;
     u32 connect_rate_per_address; // connections of an address, per second; 0 = no limit
     struct auth_policy *auth; // what the files say; NULL = no files. Set by auth_policies_load
     // protocol = mqtt
@@ -209,6 +212,7 @@ typedef struct config {
     u64 log_max_bytes;        // of the durable logs, all workers; 0 = auto
     u32 commit_delay_us;      // default 0
     char ctl_socket[108];     // unix socket of sluice ctl; default data_dir/ctl.sock
+    char ctl_allow[CONFIG_LIST_BYTES]; // "uid:N" or "gid:N", each ended by a newline: who else may use it
     char user[64];            // "" = stay who it is; a name, UID or UID:GID
     sandbox_mode sandbox;     // default on
     bool admin_enabled;

@@ -149,6 +149,12 @@ const setting schema_settings[] = {
      .def_note = "`DATA_DIR/ctl.sock`",
      .text = "The unix socket that `sluice ctl` connects to. Set it when the path under `data_dir` "
              "is longer than the 107 bytes a socket's path may have."},
+    {TOP(ctl_allow), CAPACITY_OF(config, ctl_allow), .type = SETTING_LIST, .key = "ctl_allow",
+     .check = text_check_peer, .list_note = "a list of users and groups by number, [\"uid:1000\", \"gid:100\"]",
+     .def = "",
+     .text = "Who may use the unix sockets of the admin API besides root and the gateway's own user. With a list, "
+             "everybody can connect to `ctl_socket`, and the kernel says who it is; the directory it lies in must "
+             "let them reach it. Others are refused by name."},
     {TOP(user), TEXT_OF(config, user), .key = "user", .def = "",
      .text = "Started as root, the gateway becomes this user before it serves anybody: a name, a UID, or "
              "UID:GID. Files that it makes belong to that user from the beginning. Empty: it stays who it is. "
@@ -188,8 +194,8 @@ const setting schema_settings[] = {
              "fewest messages in flight (`least_in_flight`)."},
     {TOP(retained_messages_max), .type = SETTING_COUNT, .key = "retained_messages_max",
      .max = 1u << 30, .zero = "none", .def = "1000000",
-     .text = "Retained messages of the whole process, spread over the workers by topic. When a "
-             "worker's share is full, a message to be retained is refused with reason code 0x97."},
+     .text = "Retained messages of the whole process. A message that would be one more is refused with reason code "
+             "0x97."},
     {TOP(retained_bytes_max), .type = SETTING_BYTES64, .key = "retained_bytes_max",
      .max = 1024 * GIB, .zero = "none", .def = "256m",
      .text = "Memory of the retained messages of the whole process, topics included. It comes out "
@@ -322,7 +328,7 @@ const setting schema_settings[] = {
              "Beyond it a connection is refused (`conn_limit`)."},
     {LISTENER(max_conns_per_address), .type = SETTING_COUNT, .key = "max_conns_per_address",
      .max = 1u << 24, .zero = "unlimited", .def = "unlimited",
-     .text = "Connections from one IP address. Beyond it a connection is refused "
+     .text = "Connections from one IP address (IPv6: from one /64). Beyond it a connection is refused "
              "(`address_limit`). Mind fleets behind one NAT address."},
     {LISTENER(connect_rate_per_address), .type = SETTING_COUNT, .key = "connect_rate_per_address",
      .max = 10000000, .zero = "unlimited", .def = "unlimited",
@@ -330,8 +336,8 @@ const setting schema_settings[] = {
              "(`connect_rate`). Mind fleets behind one NAT address."},
     {LISTENER(accept_rate), .type = SETTING_COUNT, .key = "accept_rate", .max = 10000000,
      .zero = "unlimited", .def = "unlimited",
-     .text = "New connections per second, all workers together, each with its share. Those above "
-             "it are not refused: they wait in the kernel's queue (`backlog`)."},
+     .text = "New connections per second, all workers together. Those above it are not refused: they wait in the "
+             "kernel's queue (`backlog`)."},
     {LISTENER(out_bytes_max), .type = SETTING_BYTES32, .key = "out_max", .min = 1 * KIB,
      .max = 1 * GIB, .zero = "auto", .def = "auto",
      .text = "Output that may wait for one connection. `auto` is 256k, and more where `max_frame` "
@@ -398,6 +404,20 @@ const setting schema_settings[] = {
      .flags = SETTING_PUBLISH_ONLY, .def = "pause",
      .text = "What happens to a client that sends faster: nothing more is read from it until its rate allows it "
              "(`pause`), or it is closed with `message_rate` (`disconnect`)."},
+    {LISTENER(message_rate_per_address), .type = SETTING_COUNT, .key = "message_rate_per_address", .max = 1000000000,
+     .zero = "unlimited", .flags = SETTING_PUBLISH_ONLY, .def = "unlimited",
+     .text = "Messages that all clients of one address (IPv6: of one /64) may publish on this listener in a second. "
+             "Those above it wait. Mind fleets behind one NAT address."},
+    {LISTENER(byte_rate_per_address), .type = SETTING_BYTES64, .key = "byte_rate_per_address", .min = 1,
+     .max = 1024 * GIB, .zero = "unlimited", .flags = SETTING_PUBLISH_ONLY, .def = "unlimited",
+     .text = "The same for the bytes of their payload."},
+    {LISTENER(message_rate_all), .type = SETTING_COUNT, .key = "message_rate_all", .max = 1000000000,
+     .zero = "unlimited", .flags = SETTING_PUBLISH_ONLY, .def = "unlimited",
+     .text = "Messages that all clients of this listener together may publish in a second, whichever workers they are "
+             "on. Those above it wait."},
+    {LISTENER(byte_rate_all), .type = SETTING_BYTES64, .key = "byte_rate_all", .min = 1, .max = 1024 * GIB,
+     .zero = "unlimited", .flags = SETTING_PUBLISH_ONLY, .def = "unlimited",
+     .text = "The same for the bytes of their payload."},
     {LISTENER(proxy_protocol), .type = SETTING_BOOL, .key = "proxy_protocol", .def = "no",
      .text = "Each connection begins with a PROXY header, version 1 or 2, which names the client's address: "
              "a load balancer stands before this listener. Only addresses in `proxy_from` may connect."},

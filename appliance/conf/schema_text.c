@@ -2,6 +2,7 @@
 // schema_text.c: checks of text settings: paths, syslog destinations, topics.
 #include "conf/schema_text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "conf/bind.h"
@@ -106,4 +107,12 @@ const char *text_check_range(const char *text) {
     return cidr_parse(text, strlen(text), &range)
                ? NULL
                : "an IP address is expected, or ADDRESS/BITS with nothing set behind its bits";
+}
+
+const char *text_check_peer(const char *text) {
+    static const char form[] = "uid:NUMBER or gid:NUMBER is expected";
+    if (strncmp(text, "uid:", 4) != 0 && strncmp(text, "gid:", 4) != 0) return form;
+    size_t digits = strspn(text + 4, "0123456789");
+    bool fits = digits > 0 && digits <= 10 && text[4 + digits] == '\0';
+    return fits && strtoull(text + 4, NULL, 10) < UINT32_MAX ? NULL : form;
 }

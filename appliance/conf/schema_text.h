@@ -14,6 +14,7 @@ const char *text_check_up_topic(const char *text);
 const char *text_check_down_topic(const char *text);
 const char *text_check_ws_path(const char *text);
 const char *text_check_origin(const char *text); // RFC 6454 section 6.2, or "*"
+const char *text_check_peer(const char *text);   // ops/peer.h
 const char *text_check_range(const char *text);  // conf/cidr.h
 // conf/uplink.c
 const char *text_check_name(const char *text);

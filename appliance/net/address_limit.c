@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // address_limit.c: connections per peer address, for listeners that set max_conns_per_address. Accepting
 // is not the data path, and a connection may end on another worker than it began on: one table for the
-// process, behind a mutex held for a few probes.
+// process, behind a mutex held for a few probes. IPv6 addresses count by their /64, as in address_rate.h: whoever has
+// one has all its addresses.
 #include <pthread.h>
 #include <string.h>
 
 #include "base/siphash.h"
+#include "net/address_rate.h"
 #include "net/listener.h"
 
 #define TABLE_SLOTS (1u << 16)
@@ -36,8 +38,10 @@ static address_row *row_find(const u8 addr[16], bool create) {
 }
 
 int address_limit_take(const u8 addr[16], u32 max) {
+    u8 key[16];
+    address_rate_key(addr, key);
     pthread_mutex_lock(&table_lock);
-    address_row *row = row_find(addr, true);
+    address_row *row = row_find(key, true);
     int result = 0;
     if (row == NULL) {
         __atomic_fetch_add(&overflows, 1, __ATOMIC_RELAXED);
@@ -52,8 +56,10 @@ int address_limit_take(const u8 addr[16], u32 max) {
 }
 
 void address_limit_give(const u8 addr[16]) {
+    u8 key[16];
+    address_rate_key(addr, key);
     pthread_mutex_lock(&table_lock);
-    address_row *row = row_find(addr, false);
+    address_row *row = row_find(key, false);
     ASSERT(row != NULL);
     row->conns--;
     pthread_mutex_unlock(&table_lock);

@@ -23,7 +23,7 @@ static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static rate_row table[TABLE_SLOTS]; // zero pages until used
 static u64 overflows;
 
-static void key_of(const u8 addr[16], u8 key[16]) {
+void address_rate_key(const u8 addr[16], u8 key[16]) {
     static const u8 mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     memcpy(key, addr, 16);
     if (memcmp(addr, mapped, sizeof(mapped)) != 0) memset(key + 8, 0, 8);
@@ -38,7 +38,7 @@ static bool is_vacant(const rate_row *row, u64 now_ns) {
 static rate_row *row_find(const u8 addr[16], bool create, u64 now_ns) {
     u8 key[16];
     rate_row *vacant = NULL;
-    key_of(addr, key);
+    address_rate_key(addr, key);
     u64 hash = siphash24(siphash_process_key(), key, sizeof(key));
     for (u32 i = 0; i < PROBES_MAX; i++) {
         rate_row *row = &table[(hash + i) & (TABLE_SLOTS - 1)];

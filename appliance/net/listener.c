@@ -13,6 +13,7 @@
 #include "auth/policy.h"
 #include "base/log.h"
 #include "net/conn_internal.h"
+#include "net/shared_rate.h"
 #include "net/tls_context.h"
 #include "ops/http.h"
 #include "proto/frame.h"
@@ -58,23 +59,23 @@ static void accept_on(listener *l) {
     else io_accept_start_single(l->owner->engine, &l->io);
 }
 
+// accept_rate holds for all workers together. A throttled listener leaves peers in the backlog. A worker that was told
+// to accept takes one even if another has just used up what there was; that is paid for afterwards.
+static bool throttle(listener *l) {
+    rate_pair limit = {.messages_per_s = l->conf.accept_rate};
+    if (limit.messages_per_s == 0 || l->paused) return false;
+    u64 due = shared_rate_due(l->shared->accepts, l->owner->index, limit, 0, true, l->owner->now_ns);
+    if (due == 0) return false;
+    counter_add(&l->owner->metrics.accept_pauses, 1);
+    accept_pause(l, due);
+    return true;
+}
+
 static void on_pause_end(timer_node *node, void *context) {
     (void)context;
     listener *l = CONTAINER_OF(node, listener, timer);
     l->paused = false;
-    if (!l->removed) accept_on(l);
-}
-
-// accept_rate is the process's; each worker has its share. Tokens are kept as time: each accept costs
-// one interval, up to a second may be saved up. A throttled listener leaves peers in the backlog.
-static void throttle(listener *l) {
-    if (l->conf.accept_rate == 0) return;
-    u64 now = l->owner->now_ns;
-    u32 share = MAX(l->conf.accept_rate / MAX(l->owner->gw->worker_count, 1u), 1u);
-    u64 interval = NS_PER_S / share;
-    if (l->tokens_ns + NS_PER_S < now) l->tokens_ns = now - NS_PER_S;
-    l->tokens_ns += interval;
-    if (l->tokens_ns > now && !l->paused) accept_pause(l, l->tokens_ns);
+    if (!l->removed && !throttle(l)) accept_on(l);
 }
 
 // --- out of descriptors or memory ---
@@ -144,6 +145,8 @@ static void on_accept(io_handle *h, int result, const struct sockaddr_storage *p
     if (!w->is_ops) __atomic_fetch_add(&w->gw->conns, 1, __ATOMIC_RELAXED);
     conn *c = conn_open(w, l, result, peer);
     if (c == NULL) listener_uncount(w, l->shared);
+    if (l->conf.accept_rate == 0) return;
+    shared_rate_charge(l->shared->accepts, w->index, (rate_pair){.messages_per_s = l->conf.accept_rate}, 0);
     throttle(l);
 }
 
@@ -158,6 +161,23 @@ static const io_callbacks listener_callbacks = {
 };
 
 // --- life ---
+
+listener_shared *listener_shared_create(u32 workers) {
+    listener_shared *shared = calloc(1, sizeof(*shared));
+    if (shared == NULL) return NULL;
+    shared->rate = shared_rate_create(workers);
+    shared->accepts = shared_rate_create(workers);
+    if (shared->rate != NULL && shared->accepts != NULL) return shared;
+    listener_shared_free(shared);
+    return NULL;
+}
+
+void listener_shared_free(listener_shared *shared) {
+    if (shared == NULL) return;
+    shared_rate_free(shared->rate);
+    shared_rate_free(shared->accepts);
+    free(shared);
+}
 
 static void listener_free(listener *l) {
     tls_context_drop(l->tls);

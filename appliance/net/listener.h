@@ -6,6 +6,7 @@
 #ifndef SLUICE_NET_LISTENER_H
 #define SLUICE_NET_LISTENER_H
 
+#include "auth/result.h"
 #include "base/base.h"
 #include "base/timer.h"
 #include "conf/config.h"
@@ -18,6 +19,8 @@ typedef struct listener_shared {
     char configured[128];        // bind as configured; name and this identify it at a reload
     bind_address bound;          // real address: port 0 resolved. Written before the workers see it
     u32 conns;                   // open connections, all workers
+    struct shared_rate *rate;    // message_rate_all, byte_rate_all
+    struct shared_rate *accepts; // accept_rate
     i64 tls_not_after_s;         // when the first of its certificates ends; 0 = without TLS
     struct listener_shared *next_all; // main's: every one ever opened, freed at the end
 } listener_shared;
@@ -35,13 +38,17 @@ struct listener {
     bool closed;                 // handle is gone
     bool paused;                 // not accepting: back-off, throttle
     timer_node timer;            // ends a pause
-    u64 tokens_ns;               // accept_rate: time up to which tokens are used
+    u64 rate_logged_ns[RATE_SCOPES]; // at most one log line in LIMIT_RATE_LOG_S about messages that wait
     u64 refused_logged_ns;       // at most one log line a second about refusals
     u64 refused_unlogged;
     listener *graveyard_next;
 };
 
 // --- main thread ---
+
+// NULL: out of memory. Freed when no worker has it any more.
+listener_shared *listener_shared_create(u32 workers);
+void listener_shared_free(listener_shared *shared);
 
 // Opens the sockets of one listener for `count` workers into fds, sets their options, attaches the
 // steering program. On failure returns -errno and puts a message naming listener, address and cause

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "net/address_rate.h"
+#include "net/address_share.h"
 #include "broker/broker.h"
 #include "net/listener.h"
 #include "ops/metrics.h"
@@ -257,9 +258,31 @@ static void emit_denied(text *out, const metric_family *f, const gateway *gw, co
     metric_sample(out, f, w, "access=\"read\"", counter_get(&w->metrics.read_denied));
 }
 
+static void emit_admin_refused(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    static const char *const why[ADMIN_REFUSALS] = {
+#define ADMIN_REFUSAL_LABEL(symbol, text) [ADMIN_REFUSED_##symbol] = "reason=\"" text "\"",
+        ADMIN_REFUSALS_LIST(ADMIN_REFUSAL_LABEL)
+#undef ADMIN_REFUSAL_LABEL
+    };
+    (void)w;
+    const worker *ops = &gw->workers[gw->worker_count];
+    for (u32 i = 0; i < ADMIN_REFUSALS; i++) {
+        metric_sample(out, f, NULL, why[i], counter_get(&ops->metrics.admin_refused[i]));
+    }
+}
+
+static void emit_rate_pauses(text *out, const metric_family *f, const gateway *gw, const worker *w) {
+    (void)gw;
+    for (u32 i = 0; i < RATE_SCOPES; i++) {
+        char labels[32];
+        snprintf(labels, sizeof(labels), "limit=\"%s\"", rate_scope_name(i));
+        metric_sample(out, f, w, labels, counter_get(&w->metrics.rate_pauses[i]));
+    }
+}
+
 static void emit_rate_overflows(text *out, const metric_family *f, const gateway *gw, const worker *w) {
     (void)gw, (void)w;
-    metric_sample(out, f, NULL, "", address_rate_overflows());
+    metric_sample(out, f, NULL, "", address_rate_overflows() + address_share_overflows());
 }
 
 static void emit_mqtt_drops(text *out, const metric_family *f, const gateway *gw, const worker *w) {
@@ -420,10 +443,14 @@ const metric_family metric_families[] = {
          "Clients let in and refused, by how they proved who they are, or why they did not."),
     EMIT("sluice_acl_denied_total", METRIC_COUNTER, SCOPE_DEVICE, emit_denied,
          "Messages, subscriptions and deliveries that the client's rights did not allow."),
-    DEVICE("sluice_rate_pauses_total", METRIC_COUNTER, rate_pauses,
-           "Messages that had to wait, or ended their connection, because the client's rate was used up."),
+    EMIT("sluice_rate_pauses_total", METRIC_COUNTER, SCOPE_DEVICE, emit_rate_pauses,
+         "Messages that had to wait, or ended their connection, because a rate was used up, by whose it was."),
+    DEVICE("sluice_accept_pauses_total", METRIC_COUNTER, accept_pauses,
+           "Times that a worker stopped accepting on a listener because its accept_rate was used up."),
+    PROCESS("sluice_admin_refused_total", METRIC_COUNTER, emit_admin_refused,
+            "Requests of the admin API that were refused: without the token, by a user or a page that may not."),
     PROCESS("sluice_address_rate_overflows_total", METRIC_COUNTER, emit_rate_overflows,
-            "Connections or failures of addresses that the table of rates had no room for."),
+            "Connections, failures or clients of addresses that the tables of rates had no room for."),
     DEVICE("sluice_mqtt_wills_total", METRIC_COUNTER, mqtt_wills, "Wills published."),
     DEVICE("sluice_websocket_upgrades_total", METRIC_COUNTER, ws_upgrades, "WebSocket handshakes that were accepted."),
     DEVICE("sluice_websocket_refused_total", METRIC_COUNTER, ws_refused, "WebSocket handshakes that were refused."),

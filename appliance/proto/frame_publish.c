@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "auth/attempt.h"
+#include "auth/rate.h"
 #include "broker/clients.h"
 #include "broker/message.h"
 #include "broker/pledge.h"
@@ -126,7 +127,7 @@ static int session_create(conn *c, const frame_hello *hello, const auth_identity
         pool_free(broker_pool(b), s, session_bytes(s));
         return CLOSE_BAD_HELLO;
     }
-    bool rated = conf->message_rate != 0 || conf->byte_rate != 0;
+    bool rated = rate_is_limited(conf);
     if (grant_make(broker_pool(b), conf->auth, who, rated, &s->grant) < 0) {
         pool_free(broker_pool(b), s, session_bytes(s));
         return CLOSE_NO_MEMORY;
@@ -169,12 +170,8 @@ static void grant_attach(frame_session *s) {
     if (s->grant == NULL) return;
     s->grant->owner = s;
     s->grant->timer.callback = grant_timer;
+    rate_attach(s->conn, s->grant);
     grant_watch_expiry(s);
-}
-
-static grant_rates rates_of(const conn *c) {
-    const listener_config *conf = listener_settings(c->origin);
-    return (grant_rates){conf->message_rate, conf->byte_rate};
 }
 
 static bool may(frame_session *s, u8 access, const char *topic, u32 len) {
@@ -189,13 +186,7 @@ static int publish_check(frame_session *s, u32 bytes) {
         counter_add(&w->metrics.publish_denied, 1);
         return CLOSE_AUTH_FAILED;
     }
-    u64 due = grant_rate_due(s->grant, rates_of(c), bytes, w->now_ns);
-    if (due == 0) return 0;
-    counter_add(&w->metrics.rate_pauses, 1);
-    if (listener_settings(c->origin)->rate_policy == RATE_DISCONNECT) return CLOSE_MESSAGE_RATE;
-    u64 expires_ns = s->grant->who.expires_ns;
-    timer_arm(w->wheel, &s->grant->timer, expires_ns == 0 ? due : MIN(due, expires_ns));
-    return PROTO_WAITING;
+    return rate_check(c, s->grant, bytes);
 }
 
 // --- from the broker ---
@@ -261,7 +252,12 @@ static int identity_check(conn *c, const frame_hello *hello, auth_identity *who)
         .client_len = hello->id_len,
     };
     if (auth_judge(c, &r, who) == AUTH_WAITS) return PROTO_WAITING;
-    return auth_lets_in(who->how) ? 0 : CLOSE_AUTH_FAILED;
+    if (!auth_lets_in(who->how)) return CLOSE_AUTH_FAILED;
+    const listener_config *conf = listener_settings(c->origin);
+    auth_result now = grant_verdict(who, conf->auth, conf->anonymous);
+    if (auth_lets_in(now)) return 0;
+    auth_revoked(c, hello->id, hello->id_len, now);
+    return CLOSE_AUTH_FAILED;
 }
 
 static int act_hello(conn *c, u8 *data, u32 len) {
@@ -344,7 +340,7 @@ static int act_publish(conn *c, u8 *data, u32 len) {
         if (owed != NULL) pledge_forget(owed);
         return c->reason;
     }
-    if (UNLIKELY(s->grant != NULL)) grant_rate_charge(s->grant, rates_of(c), bytes);
+    if (UNLIKELY(s->grant != NULL)) rate_charge(c, s->grant, bytes);
     if (owed == NULL && s->owed.count > 0 && (owed = pledge_create(s->broker)) == NULL) return CLOSE_NO_MEMORY;
     if (owed != NULL) {
         pledge_line_add(&s->owed, owed, 0);
@@ -435,18 +431,21 @@ static void publish_recheck(conn *c) {
     frame_session *s = c->proto_state;
     if (s == NULL || s->state == STATE_ENDED) return;
     const listener_config *conf = listener_settings(c->origin);
-    auth_identity who = {.how = conf->token[0] != '\0' ? AUTH_TOKEN : AUTH_ANONYMOUS};
+    auth_identity who = auth_identity_late(c);
     auth_result result = who.how;
     if (s->grant != NULL) {
         result = grant_renew(s->grant, conf->auth, conf->anonymous);
     } else if (who.how == AUTH_ANONYMOUS && !conf->anonymous) {
         result = AUTH_REVOKED;
     } else {
-        bool rated = conf->message_rate != 0 || conf->byte_rate != 0;
+        bool rated = rate_is_limited(conf);
         if (grant_make(broker_pool(s->broker), conf->auth, &who, rated, &s->grant) < 0) result = AUTH_BUSY;
         grant_attach(s);
     }
-    if (auth_lets_in(result)) return;
+    if (auth_lets_in(result)) {
+        if (s->grant != NULL) rate_attach(c, s->grant);
+        return;
+    }
     auth_revoked(c, s->client.id, s->client.id_len, result);
     conn_close_after_flush(c, CLOSE_AUTH_FAILED);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "auth/attempt.h"
+#include "auth/rate.h"
 #include "proto/mqtt_session.h"
 #include "proto/mqtt_write.h"
 
@@ -122,9 +123,12 @@ int mqtt_auth_continue(conn *c, const mqtt_packet *packet) {
     u32 final_len = 0;
     mqtt_bytes last = mqtt_property_bytes(&auth->props, MQTT_AUTH_DATA);
     const char *wrong = scram_finish(&x->scram, last.data, last.len, final, &final_len);
+    bool barred = auth_is_barred(c); // since it began
+    if (barred) wrong = "too many failures";
     if (wrong != NULL) {
         auth_request r = request_of(x, (const char *)k->client_id.data, k->client_id.len);
-        return auth_fail(c, &r, result_of(wrong), wrong) ? PROTO_WAITING : mqtt_connect_refuse(c, k, AUTH_BUSY);
+        bool waits = auth_fail(c, &r, barred ? AUTH_RATE : result_of(wrong), wrong);
+        return waits ? PROTO_WAITING : mqtt_connect_refuse(c, k, AUTH_BUSY);
     }
     who = (auth_identity){.how = AUTH_SCRAM,
                           .user = x->scram.user,
@@ -190,11 +194,6 @@ int mqtt_auth_again(conn *c, const mqtt_goodbye *packet) {
 
 // --- grants ---
 
-static grant_rates rates_of(const conn *c) {
-    const listener_config *conf = mqtt_conf(c);
-    return (grant_rates){conf->message_rate, conf->byte_rate};
-}
-
 static void watch_expiry(mqtt_session *s) {
     if (s->grant->who.expires_ns != 0) timer_arm(s->owner->wheel, &s->grant->timer, s->grant->who.expires_ns);
 }
@@ -217,36 +216,31 @@ void mqtt_grant_attach(mqtt_session *s) {
     if (s->grant == NULL) return;
     s->grant->owner = s;
     s->grant->timer.callback = grant_timer;
+    rate_attach(s->conn, s->grant);
     watch_expiry(s);
 }
 
 void mqtt_grant_detach(mqtt_session *s) {
-    if (s->grant != NULL) timer_cancel(s->owner->wheel, &s->grant->timer);
+    if (s->grant == NULL) return;
+    timer_cancel(s->owner->wheel, &s->grant->timer);
+    rate_detach(s->grant);
 }
 
 int mqtt_rate_check(mqtt_session *s, u32 bytes) {
-    conn *c = s->conn;
-    grant_rates rates = rates_of(c);
-    u64 due = grant_rate_due(s->grant, rates, bytes, s->owner->now_ns);
-    if (due == 0) return 0;
-    counter_add(&mqtt_metrics(s)->rate_pauses, 1);
-    if (mqtt_conf(c)->rate_policy == RATE_DISCONNECT) {
-        return mqtt_conn_fail(c, MQTT_REASON_MESSAGE_RATE_TOO_HIGH, CLOSE_MESSAGE_RATE, "more than its message rate");
-    }
-    u64 expires_ns = s->grant->who.expires_ns;
-    timer_arm(s->owner->wheel, &s->grant->timer, expires_ns == 0 ? due : MIN(due, expires_ns));
-    return PROTO_WAITING;
+    int result = rate_check(s->conn, s->grant, bytes);
+    if (result != CLOSE_MESSAGE_RATE) return result;
+    return mqtt_conn_fail(s->conn, MQTT_REASON_MESSAGE_RATE_TOO_HIGH, CLOSE_MESSAGE_RATE, "more than its message rate");
 }
 
 void mqtt_rate_charge(mqtt_session *s, u32 bytes) {
-    grant_rate_charge(s->grant, rates_of(s->conn), bytes);
+    rate_charge(s->conn, s->grant, bytes);
 }
 
 // What a client has that was let in when the listener had neither files nor rates.
 static auth_result grant_late(mqtt_session *s, const listener_config *conf) {
-    auth_identity who = {.how = conf->token[0] != '\0' ? AUTH_TOKEN : AUTH_ANONYMOUS};
+    auth_identity who = auth_identity_late(s->conn);
     if (who.how == AUTH_ANONYMOUS && !conf->anonymous) return AUTH_REVOKED;
-    bool rated = conf->message_rate != 0 || conf->byte_rate != 0;
+    bool rated = rate_is_limited(conf);
     if (grant_make(mqtt_pool(s), conf->auth, &who, rated, &s->grant) < 0) return AUTH_BUSY;
     mqtt_grant_attach(s);
     return who.how;
@@ -257,7 +251,10 @@ void mqtt_recheck(conn *c) {
     if (s == NULL) return;
     const listener_config *conf = mqtt_conf(c);
     auth_result result = s->grant == NULL ? grant_late(s, conf) : grant_renew(s->grant, conf->auth, conf->anonymous);
-    if (auth_lets_in(result)) return;
+    if (auth_lets_in(result)) {
+        if (s->grant != NULL) rate_attach(c, s->grant);
+        return;
+    }
     auth_revoked(c, s->id, s->client.id_len, result);
     conn_end(c, CLOSE_AUTH_FAILED);
 }

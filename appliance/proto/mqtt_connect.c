@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "auth/attempt.h"
+#include "auth/rate.h"
 #include "base/siphash.h"
 #include "broker/deny.h"
 #include "broker/events.h"
@@ -270,7 +271,12 @@ static int grant_open(conn *c, const mqtt_connect *k, const char *id, u32 len, c
     static const refusal will = {MQTT_REASON_NOT_AUTHORIZED, CLOSE_NOT_SUPPORTED, "will topic is refused"};
     const listener_config *conf = mqtt_conf(c);
     pool *memory = broker_pool(c->owner->broker);
-    bool rated = conf->message_rate != 0 || conf->byte_rate != 0;
+    bool rated = rate_is_limited(conf);
+    auth_result now = grant_verdict(who, conf->auth, conf->anonymous);
+    if (!auth_lets_in(now)) {
+        auth_revoked(c, id, len, now);
+        return mqtt_connect_refuse(c, k, now);
+    }
     if (grant_make(memory, conf->auth, who, rated, out) < 0) return refuse(c, k, full);
     if (will_is_allowed(*out, k, id, len)) return 0;
     counter_add(&c->owner->metrics.publish_denied, 1);

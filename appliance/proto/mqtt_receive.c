@@ -357,7 +357,10 @@ int mqtt_receive_publish(conn *c, const mqtt_publish *p) {
     if (result != 0) return result;
     if (p->qos > 0 && mqtt_receive_waits(s)) return PROTO_WAITING;
     if (p->qos == 2) {
-        if (id_is_open(s->in, p->packet_id)) return answer(s, MQTT_PUBREC, p->packet_id, MQTT_REASON_SUCCESS, NULL);
+        if (id_is_open(s->in, p->packet_id)) {
+            if (UNLIKELY(s->grant != NULL)) mqtt_rate_charge(s, p->payload.len);
+            return answer(s, MQTT_PUBREC, p->packet_id, MQTT_REASON_SUCCESS, NULL);
+        }
         // 3.x clients can not be told of one; their packet identifiers are the limit.
         if (s->version == MQTT_5 && mqtt_inbound_open(s) >= mqtt_conf(c)->receive_max) {
             return mqtt_conn_fail(c, MQTT_REASON_RECEIVE_MAX_EXCEEDED, CLOSE_QUOTA,

@@ -72,8 +72,11 @@ mqtt_sessions *mqtt_sessions_create(worker *w) {
 }
 
 bool mqtt_sessions_has_room(const mqtt_sessions *all) {
-    u32 max = all->owner->conf->max_sessions, workers = all->owner->gw->worker_count;
-    return max == 0 || all->count < MAX(max / MAX(workers, 1u), 1u);
+    const gateway *gw = all->owner->gw;
+    u64 max = all->owner->conf->max_sessions, count = 0;
+    if (max == 0) return true;
+    for (u32 i = 0; i < gw->worker_count; i++) count += counter_get(&gw->workers[i].metrics.mqtt_sessions);
+    return count < max;
 }
 
 // --- one session ---

@@ -31,6 +31,7 @@ def gateway(request, sluice):
             "closed": {**mqtt, "password_file": passwords, "jwt_key_file": secret, "jwt_audience": "here"},
             "mixed": {**mqtt, "password_file": passwords, "anonymous": True},
             "few": {**mqtt, "password_file": passwords, "auth_failures": 3},
+            "fewer": {**mqtt, "token": "the-listener", "auth_failures": 3},
             "devices": {"protocol": "frame", "bind": "127.0.0.1:0", "mode": "publish", "password_file": passwords,
                         "jwt_key_file": secret, "token": "the-listener", "auth_delay": "50ms",
                         "auth_failures": "unlimited"},
@@ -154,10 +155,14 @@ def test_anonymous_beside_accounts(gateway):
 def test_an_address_that_fails_too_often(gateway):
     """Last of the file's failures: from then on the address is refused without a look; a listener without the limit does not
     care."""
-    for _ in range(3):
+    client(gateway, listener="fewer", password=b"the-listener").ping()
+    for _ in range(2):
         client(gateway, listener="few", expect=0x86, user="alice", password=b"x").expect_end()
+    client(gateway, listener="fewer", expect=0x86, password=b"x").expect_end()
     client(gateway, listener="few", expect=0x9F, user="alice", password=b"wonder").expect_end()
     client(gateway, listener="few", version=V311, expect=3, user="alice", password=b"wonder").expect_end()
+    for secret in (b"the-listener", b"x"):  # nor does it learn which token is right
+        client(gateway, listener="fewer", expect=0x9F, password=secret).expect_end()
     client(gateway, user="alice", password=b"wonder").ping()
     assert gateway.metric("sluice_auth_total", result="rate") >= 2
 
@@ -203,3 +208,19 @@ def test_reload_ends_who_is_gone_and_keeps_the_others(gateway):
         gateway.files.write("passwords", PASSWORDS)
         reload(gateway)
     client(gateway, user="scram", password=b"pencil").ping()
+
+
+def test_guesses_made_at_once_are_counted_too(sluice, tmp_path):
+    """None of them has failed yet when the last one comes."""
+    passwords = Files(str(tmp_path)).write("passwords", crypt_line("slow", "secret", 2000))
+    listener = {"protocol": "mqtt", "bind": "127.0.0.1:0", "password_file": passwords, "auth_failures": 5,
+                "auth_delay": "10ms"}
+    with Gateway(sluice, workers=2, listeners={"a": listener}) as gateway:
+        crowd = []
+        for n in range(40):
+            it = Client(gateway.address("a"))
+            it.send(wire.connect(V5, f"g{n}", user="slow", password=b"guess %d" % n))
+            crowd.append(it)
+        answers = [it.expect(wire.CONNACK).reason for it in crowd]
+        assert answers.count(0x86) <= 7 and answers.count(0x9F) >= 33, answers  # workers may judge one at the same moment
+        Client.end_all()

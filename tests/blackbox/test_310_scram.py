@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MQTT 5's enhanced authentication with SCRAM-SHA-256: the exchange, what is wrong in every step, and again while
 connected."""
+import signal
 import tempfile
 
 import pytest
@@ -9,6 +10,7 @@ from harness import engines
 from harness.accounts import Files, Scram, crypt_line, scram_line
 from harness.gateway import Gateway
 from harness.mqtt_peer import V5, V311, Client, Will, wire
+from harness.wait import until
 
 METHOD = "SCRAM-SHA-256"
 ENGINES = [(e, w) for e in engines.selected() for w in (1, 2)]
@@ -26,6 +28,7 @@ def gateway(request, sluice):
         listeners = {"scram": {**mqtt, "password_file": both, "acl_file": acl},
                      "plain": {**mqtt, "password_file": files.write("plain", crypt_line("user", "pencil"))}}
         with Gateway(sluice, engine, workers=workers, listeners=listeners) as running:
+            running.files = files
             yield running
 
 
@@ -153,3 +156,28 @@ def test_auth_out_of_turn_ends_the_connection(gateway):
         it = connected(gateway)
         it.send(packet)
         it.expect_end((0x82,))
+
+
+# --- while a reload comes ---
+
+def reload(gateway):
+    before = gateway.status()["reloads"]
+    gateway.signal(signal.SIGHUP)
+    until(lambda: gateway.status()["reloads"] != before, "the reload is applied")
+
+
+def test_a_reload_in_the_middle_of_an_exchange_counts(gateway):
+    """Who began with a password that is no longer the user's does not get in with it."""
+    scram = Scram("user", "pencil")
+    it = begin(gateway, scram)
+    challenge = it.expect(wire.AUTH, reason=0x18)
+    try:
+        gateway.files.write("both", scram_line("user", "another") + crypt_line("user", "another"))
+        reload(gateway)
+        it.send(wire.auth(0x18, {"auth_method": METHOD, "auth_data": scram.final(challenge.props["auth_data"])}))
+        assert [(p.kind, p.reason) for p in it.rest()] == [(wire.CONNACK, 0x86)]
+        gateway.wait_log("is no longer let in: revoked")
+    finally:
+        gateway.files.write("both", scram_line("user", "pencil") + crypt_line("user", "pencil") + scram_line("other", "x"))
+        reload(gateway)
+    login(gateway)[0].expect(wire.CONNACK, reason=0)

@@ -73,13 +73,15 @@ static void on_log(void *context, log_level level, const char *line) {
 static void listeners_open(rig *r) {
     for (u32 i = 0; i < r->setup.listener_count; i++) {
         const listener_config *conf = &r->setup.listeners[i];
-        memcpy(r->shared[i].name, conf->name, sizeof(conf->name));
+        r->shared[i] = listener_shared_create(r->setup.workers);
+        ASSERT(r->shared[i] != NULL);
+        memcpy(r->shared[i]->name, conf->name, sizeof(conf->name));
         for (u32 w = 0; w < r->setup.workers; w++) {
             int fd = sim_listen(r->world, NULL, 0, 512);
             ASSERT(fd >= 0);
             int result;
             do { // the simulation may say ENOMEM
-                result = listener_add(&r->workers[w], conf, &r->shared[i], fd);
+                result = listener_add(&r->workers[w], conf, r->shared[i], fd);
             } while (result < 0);
             r->fds[i][w] = fd;
         }
@@ -261,8 +263,8 @@ static void leaks_check(rig *r) {
                   i, usage.remote_filters, usage.in_transit);
     }
     for (u32 i = 0; i < r->setup.listener_count; i++) {
-        RIG_CHECK(r, r->shared[i].conns == 0, "listener %s: %u connections counted, none open",
-                  r->shared[i].name, r->shared[i].conns);
+        RIG_CHECK(r, r->shared[i]->conns == 0, "listener %s: %u connections counted, none open",
+                  r->shared[i]->name, r->shared[i]->conns);
     }
 }
 
@@ -310,6 +312,7 @@ void rig_close(rig *r, char *out, size_t out_bytes) {
     sim_destroy(r->world);
     sim_log_set(NULL, NULL);
     for (u32 i = 0; i < r->device_count; i++) device_free(r->devices[i]);
+    for (u32 i = 0; i < r->setup.listener_count; i++) listener_shared_free(r->shared[i]);
     free(r->workers);
     free(r);
 }

@@ -36,7 +36,7 @@ struct rig {
     gateway gw;
     worker *workers;      // setup.workers, and a place for the operations worker, which stays unused
     bool ended[RIG_WORKERS_MAX];
-    listener_shared shared[RIG_LISTENERS_MAX];
+    listener_shared *shared[RIG_LISTENERS_MAX];
     int fds[RIG_LISTENERS_MAX][RIG_WORKERS_MAX]; // listening descriptors
     u32 opened_listeners;
     device *devices[RIG_DEVICES_MAX];

@@ -259,6 +259,30 @@ static void test_scram_refusals(void **state) {
     password_file_free(&accounts);
 }
 
+static void test_expiry_of_any_number(void **state) {
+    (void)state;
+    jwt_claims claims = {.expires_s = 1030};
+    assert_int_equal(jwt_expires_ns(&claims, 1000, 5 * NS_PER_S), 35 * NS_PER_S);
+    u64 last = 0;
+    static const u64 far[] = {1ull << 33, 1700000000000ull /* milliseconds */, 1ull << 55, UINT64_MAX / 4 + 86400};
+    for (u32 i = 0; i < ARRAY_LEN(far); i++) {
+        claims.expires_s = far[i];
+        u64 due = jwt_expires_ns(&claims, 1000, 5 * NS_PER_S);
+        assert_true(due >= last && due > 90ull * 365 * 86400 * NS_PER_S && due < INT64_MAX);
+        last = due;
+    }
+}
+
+// A clock that is wrong by years, as on a board without one, would let in what has long expired.
+static void test_a_wrong_clock(void **state) {
+    (void)state;
+    jwt_policy policy = {.clock_min_s = 1700000000};
+    jwt_claims claims;
+    assert_int_equal(jwt_check(&policy, "e30.e30.AAAA", 12, 5, &claims), JWT_CLOCK);
+    assert_int_equal(jwt_check(&policy, "e30.e30.AAAA", 12, 1700000000, &claims), JWT_MALFORMED);
+    assert_string_equal(jwt_verdict_name(JWT_CLOCK), "jwt_clock");
+}
+
 // --- rates ---
 
 static void test_rates(void **state) {
@@ -286,7 +310,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rfc_7515), cmocka_unit_test(test_public_keys),    cmocka_unit_test(test_bad_keys),
         cmocka_unit_test(test_claims),   cmocka_unit_test(test_rfc_7677),       cmocka_unit_test(test_scram_refusals),
-        cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_rates),    cmocka_unit_test(test_expiry_of_any_number),
+        cmocka_unit_test(test_a_wrong_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,6 +113,7 @@ static void test_defaults(void **state) {
 
 static const char full[] =
     "workers = 2; engine = epoll-lt; pin = no; data_dir = \"/d\"; ctl_socket = \"/c.sock\"; "
+    "ctl_allow = [\"uid:1000\", \"gid:4294967294\"]; "
     "max_conns = 5000; durable = no; log_max = 1g; commit_delay = 500us;\n"
     "memory_max = 512m; drain_timeout = 3s; recv_bufs = 1024; min_wait = 50us; sqpoll = yes;\n"
     "max_sessions = 10; sys_interval = off; events = yes; user = \"991:991\"; sandbox = debug;\n"
@@ -138,6 +139,7 @@ static const char full[] =
     "  transport = websocket; ws_path = \"/p\"; ws_origins = [\"https://a.example\", \"*\"]; ws_max_frame = 2k;\n"
     "  password_file = \"/p\"; acl_file = \"/a\"; jwt_key_file = \"/j\"; jwt_issuer = i; jwt_audience = me;\n"
     "  auth_delay = 1s; auth_failures = 7; message_rate = 8; byte_rate = 9k; rate_policy = disconnect;\n"
+    "  message_rate_per_address = 10; byte_rate_per_address = 11k; message_rate_all = 12; byte_rate_all = 13k;\n"
     "  jwt_leeway = 5s; connect_rate_per_address = 10; max_topic_levels = 11 }\n";
 
 static void test_every_setting(void **state) {
@@ -149,6 +151,7 @@ static void test_every_setting(void **state) {
     assert_int_equal(parsed->engine, IO_EPOLL_LT);
     assert_false(parsed->pin);
     assert_string_equal(parsed->ctl_socket, "/c.sock");
+    assert_string_equal(parsed->ctl_allow, "uid:1000\ngid:4294967294\n");
     assert_int_equal(parsed->max_conns, 5000);
     assert_int_equal(parsed->memory_max, 512u << 20);
     assert_int_equal(parsed->recv_bufs, 1024);
@@ -220,6 +223,8 @@ static void test_every_setting(void **state) {
     assert_true(m->password_file[1] == 'p' && m->acl_file[1] == 'a' && m->jwt_key_file[1] == 'j');
     assert_true(m->jwt_issuer[0] == 'i' && m->jwt_audience[0] == 'm' && m->jwt_leeway_s == 5);
     assert_true(m->auth_delay_ms == 1000 && m->auth_failures == 7);
+    assert_true(m->message_rate_per_address == 10 && m->byte_rate_per_address == 11u << 10);
+    assert_true(m->message_rate_all == 12 && m->byte_rate_all == 13u << 10);
     assert_true(m->message_rate == 8 && m->byte_rate == 9u << 10 && m->rate_policy == RATE_DISCONNECT);
     assert_true(m->connect_rate_per_address == 10 && m->max_topic_levels == 11);
     // The text above names every key of the gateway's own sections: a new one can not be forgotten here.

@@ -225,7 +225,7 @@ static void test_limits(void **state) {
     put(0, "l/5", "");
     stop_clean();
 
-    start(2); // the limit is split; a full part refuses from afar too
+    start(2); // the limit is that of both; a full part refuses from afar too
     net.conf.retained_messages_max = 2;
     char topic[16];
     u32 taken = 0, refused = 0;
