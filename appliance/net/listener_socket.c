@@ -100,7 +100,7 @@ static int socket_open(const listener_config *conf, const bind_address *bind_to,
     }
     if (result < 0) goto fail;
     *step = "bind";
-    mode_t mask = umask(0117); // unix sockets: owner and group only
+    mode_t mask = umask(conf->bind_everybody ? 0111 : 0117); // unix sockets: else owner and group only
     result = bind(fd, (const struct sockaddr *)&bind_to->addr, bind_to->addr_len) == 0 ? 0 : -errno;
     umask(mask);
     if (result < 0) goto fail;

@@ -9,7 +9,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "ops/peer.h"
 #include "ops/routes.h"
 
 #define LINGER_MS 500u // time for a client to read why its request was refused while it still sends
@@ -207,6 +210,15 @@ static void on_timer(timer_node *node, void *context) {
 
 // --- proto ---
 
+// Who connects to a unix socket is told by the kernel. One that may not is answered, so that it learns why.
+static void peer_check(http_exchange *x) {
+    peer who;
+    if (x->c->peer_family != AF_UNIX) return;
+    int result = peer_of(x->c, &who);
+    x->peer_uid = result == 0 ? who.uid : UINT32_MAX;
+    x->peer_refused = result != 0 || !peer_is_allowed(x->worker->conf->ctl_allow, geteuid(), &who);
+}
+
 static int http_open(conn *c, bool moved) {
     ASSERT(!moved);
     http_exchange *x = calloc(1, sizeof(*x));
@@ -217,6 +229,7 @@ static int http_open(conn *c, bool moved) {
     x->page = text_make(2 * LIMIT_HTTP_PAGE_BYTES);
     http_parser_init(&x->parser);
     c->proto_state = x;
+    peer_check(x);
     x->phase = HTTP_READING;
     x->deadline_ns = deadline_in_ms(x, LIMIT_HTTP_IDLE_MS);
     timer_arm(x->worker->wheel, &x->timer, x->deadline_ns);

@@ -51,6 +51,8 @@ struct http_exchange {
     text page;
     u8 *pending;            // bytes of later requests
     u32 pending_len;
+    u32 peer_uid;           // of a peer that is refused
+    bool peer_refused;
     u8 phase;
     u8 depth;               // entries into http.c on the stack
     u8 fatal;               // close_reason to end with

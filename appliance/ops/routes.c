@@ -6,6 +6,7 @@
 // Invariant: a handler is only called with a method that its row allows and after the guard agreed.
 #include "ops/routes.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -76,18 +77,41 @@ static bool token_is_right(const http_exchange *x, bool open) {
     return secret_is_equal(a, b, sizeof(a));
 }
 
-static void refuse_token(http_exchange *x) {
+// Counts it, and logs one a second.
+static void refused(http_exchange *x, admin_refusal why, const char *what) {
     static u64 logged_ns; // the operations worker's
+    worker *w = x->worker;
     char peer[CONN_PEER_TEXT];
-    if (x->worker->now_ns - logged_ns >= NS_PER_S) {
-        logged_ns = x->worker->now_ns;
-        log_warn("admin: %s: %s without the right token", conn_peer_text(x->c, peer), http_req(x)->path);
-    }
+    counter_add(&w->metrics.admin_refused[why], 1);
+    if (w->now_ns - logged_ns < NS_PER_S) return;
+    logged_ns = w->now_ns;
+    log_warn("admin: %s: %s %s", conn_peer_text(x->c, peer), http_req(x)->path, what);
+}
+
+static void refuse_token(http_exchange *x) {
+    refused(x, ADMIN_REFUSED_TOKEN, "without the right token");
     http_answer_error(x, 401, "this needs the admin token: Authorization: Bearer ...");
+}
+
+static void refuse_peer(http_exchange *x) {
+    char what[64];
+    snprintf(what, sizeof(what), "by user %u, who may not", x->peer_uid);
+    refused(x, ADMIN_REFUSED_PEER, what);
+    http_answer_error(x, 403, "user %u may not use this socket: root, the gateway's user and those in ctl_allow may",
+                      x->peer_uid);
+}
+
+static void refuse_origin(http_exchange *x, const char *why) {
+    refused(x, ADMIN_REFUSED_ORIGIN, "under a foreign name, or by a page of somebody else");
+    http_answer_error(x, 403, "%s", why);
 }
 
 void routes_dispatch(http_exchange *x) {
     const http_request *r = http_req(x);
+    if (x->peer_refused) {
+        refuse_peer(x);
+        return;
+    }
     for (u32 i = 0; i < ARRAY_LEN(routes); i++) {
         const char *rest = route_match(&routes[i], r->path);
         if (rest == NULL) continue;
@@ -99,7 +123,7 @@ void routes_dispatch(http_exchange *x) {
         bind_host_of(x, bind_host, sizeof(bind_host));
         const char *refusal =
             guard_refusal(r, x->c->peer_family == AF_UNIX, routes[i].harmless, bind_host);
-        if (refusal != NULL) http_answer_error(x, 403, "%s", refusal);
+        if (refusal != NULL) refuse_origin(x, refusal);
         else if (!token_is_right(x, is_health(r->path))) refuse_token(x);
         else routes[i].handle(x, rest);
         return;

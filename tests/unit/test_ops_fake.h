@@ -276,6 +276,13 @@ static int fake_teardown(void **state) {
 
 // --- connections of the admin protocol ---
 
+// A unix socket whose peer is this process.
+static inline int fake_unix_fd(void) {
+    static int pair[2];
+    if (pair[0] == 0) assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    return pair[0];
+}
+
 static inline fake_conn *fake_open(u8 family) {
     fake_conn *f = calloc(1, sizeof(*f));
     assert_non_null(f);
@@ -286,6 +293,7 @@ static inline fake_conn *fake_open(u8 family) {
     f->c.owner = fake_ops();
     f->c.proto = &proto_http;
     f->c.peer_family = family;
+    if (family == AF_UNIX) f->c.io.fd = fake_unix_fd();
     f->c.id = (u64)FAKE_DEVICES << 48 | 1;
     assert_int_equal(proto_http.open(&f->c, false), 0);
     return f;
