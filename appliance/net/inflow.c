@@ -55,9 +55,14 @@ static void tail_free(conn *c) {
     c->tail_used = c->tail_size = 0;
 }
 
+// Who has not said who it is gets memory only for what it has sent: a header is cheap, and names any size.
+static bool is_unknown(const conn *c) {
+    return c->proto->owner_by_id && c->proto_state == NULL;
+}
+
 static int tail_start(conn *c, u32 packet_bytes) {
-    u32 size;
-    c->tail = worker_buf_alloc(c->owner, packet_bytes, &size);
+    u32 size, bytes = is_unknown(c) ? MIN(packet_bytes, LIMIT_UNKNOWN_BUFFER_BYTES) : packet_bytes;
+    c->tail = worker_buf_alloc(c->owner, MAX(bytes, (u32)c->head_len), &size);
     if (c->tail == NULL) return CLOSE_NO_MEMORY;
     c->tail_size = size;
     c->tail_want = packet_bytes;
@@ -67,19 +72,35 @@ static int tail_start(conn *c, u32 packet_bytes) {
     return 0;
 }
 
+// Twice the room, for one that fills what it has.
+static int tail_grow(conn *c) {
+    u32 size, bytes = is_unknown(c) ? MIN(c->tail_want, 2 * c->tail_size) : c->tail_want;
+    u8 *grown = worker_buf_alloc(c->owner, bytes, &size);
+    if (grown == NULL) return CLOSE_NO_MEMORY;
+    memcpy(grown, c->tail, c->tail_used);
+    worker_buf_free(c->owner, c->tail, c->tail_size);
+    c->tail = grown;
+    c->tail_size = size;
+    return 0;
+}
+
 static void packet_begun(conn *c) {
     if (c->packet_started_ns != 0) return;
     c->packet_started_ns = c->owner->now_ns;
     conn_timer_update(c);
 }
 
-// Fills the tail. Returns bytes taken from data.
-static u32 tail_fill(conn *c, const u8 *data, u32 len) {
-    u32 take = MIN(len, c->tail_want - c->tail_used);
+// Fills the tail. Returns bytes taken from data, or a negative close reason.
+static int tail_fill(conn *c, const u8 *data, u32 len) {
+    if (c->tail_used == c->tail_size) {
+        int reason = tail_grow(c);
+        if (reason != 0) return -reason;
+    }
+    u32 take = MIN(len, MIN(c->tail_want, c->tail_size) - c->tail_used);
     memcpy(c->tail + c->tail_used, data, take);
     c->tail_used += take;
     counter_add(&c->owner->metrics.copied_in_bytes, take);
-    return take;
+    return (int)take;
 }
 
 // Offers a complete tail. False: stop feeding.
@@ -120,7 +141,12 @@ static u32 feed(conn *c, u8 *data, u32 len) {
     while (at < len && !(c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH | CONN_GOODBYE)) &&
            !conn_reading_stopped(c)) {
         if (c->tail != NULL) {
-            if (c->tail_used < c->tail_want) at += tail_fill(c, data + at, len - at);
+            int taken = c->tail_used < c->tail_want ? tail_fill(c, data + at, len - at) : 0;
+            if (taken < 0) {
+                conn_close(c, (close_reason)-taken);
+                break;
+            }
+            at += (u32)taken;
             if (c->tail_used == c->tail_want && !tail_deliver(c)) break;
             continue;
         }
