@@ -39,7 +39,7 @@ typedef struct import_block {
 } import_block;
 
 typedef struct import_tls {
-    char *cert, *key, *ca;
+    char *cert, *key, *ca, *crl;
     bool require_certificate;
 } import_tls;
 

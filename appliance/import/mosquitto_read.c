@@ -47,6 +47,7 @@ void import_model_free(import_model *m) {
         free(l->tls.cert);
         free(l->tls.key);
         free(l->tls.ca);
+        free(l->tls.crl);
     }
     for (u32 i = 0; i < m->bridge_count; i++) {
         import_bridge *b = &m->bridges[i];

@@ -170,7 +170,8 @@ IMPORT_APPLY(import_tls_set) {
         import_error_add(m, at, "%s: a file is missing", key);
         return;
     }
-    replace(key[0] == 'k' ? &tls->key : strcmp(key, "cafile") == 0 ? &tls->ca : &tls->cert, value);
+    char **into = key[0] == 'k' ? &tls->key : strcmp(key, "cafile") == 0 ? &tls->ca : &tls->cert;
+    replace(strcmp(key, "crlfile") == 0 ? &tls->crl : into, value);
 }
 
 // --- limits and persistence ---

@@ -113,7 +113,9 @@ static void tls_write(import_model *m, const import_listener *l, FILE *out, cons
     fprintf(out, "%s    %stls {", lead, known || lead[0] != 0 ? "" : "# ");
     if (t->cert != NULL) key_write(out, "cert", t->cert);
     if (t->key != NULL) key_write(out, "key", t->key);
-    if (t->ca != NULL && t->require_certificate) key_write(out, "client_ca", t->ca);
+    bool clients = t->ca != NULL && t->require_certificate;
+    if (clients) key_write(out, "client_ca", t->ca);
+    if (clients && t->crl != NULL) key_write(out, "deny", t->crl);
     fprintf(out, " }\n");
 }
 
