@@ -6,6 +6,7 @@ import os
 
 import pytest
 from harness import engines
+from harness.accounts import Files, scram_line
 from harness.gateway import Gateway
 from harness.wait import until
 
@@ -18,6 +19,7 @@ USUAL = SETUPS[:2]
 SANITIZED = {"asan-uring-2": "SLUICE_ASAN", "asan-epoll-et-2": "SLUICE_ASAN", "tsan-uring-2": "SLUICE_TSAN",
              "tsan-epoll-et-2": "SLUICE_TSAN"}
 SLOWER = 4.0
+ACCOUNT = ("user", "pencil")
 RECEIVE_MAX, ALIAS_MAX, PACKET_MAX, QUEUE_MAX, TOKEN = 8, 4, 1024, 5, "s3cret"
 
 LISTENERS = {
@@ -37,6 +39,7 @@ LISTENERS = {
     "judging": {"check_payload_format": True},
     "hasty": {"hello_timeout": "300ms"},
     "ws": {"transport": "websocket"},
+    "scram": {"auth_delay": "10ms", "auth_failures": "unlimited"},
 }
 
 
@@ -111,5 +114,7 @@ def start(setup, sluice):
         pytest.skip(f"engine {engine}: {why}")
     listeners = {name: {"protocol": "mqtt", **members} for name, members in LISTENERS.items()}
     slow = setup in SANITIZED
-    return Gateway(os.environ[SANITIZED[setup]] if slow else sluice, engine, workers=workers, listeners=listeners,
-                   slower=SLOWER if slow else 1.0)
+    gateway = Gateway(os.environ[SANITIZED[setup]] if slow else sluice, engine, workers=workers, listeners=listeners,
+                      slower=SLOWER if slow else 1.0)
+    gateway.listeners["scram"]["password_file"] = Files(gateway.directory).write("passwords", scram_line(*ACCOUNT))
+    return gateway
