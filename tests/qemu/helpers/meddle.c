@@ -5,6 +5,8 @@
 //   crash:N    kills the gateway (SIGSEGV) N times, each time when it accepts connections
 //   panic      ends, which no init may: the kernel panics
 //   stop:N     stops N gateways (SIGSTOP), one after the other, each when it accepts connections
+//   clock      takes seconds as text on port 7099, one number a connection, by which it sets the clock on or back;
+//              answers with the time it is then
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 // The child of process 1 that was started with the word "run".
@@ -58,6 +61,25 @@ static void harm(int signo, long times) {
     }
 }
 
+static void serve_clock(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(7099)};
+    int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(listener, (struct sockaddr *)&at, sizeof at) < 0 || listen(listener, 4) < 0) return;
+    for (;;) {
+        char text[32] = "";
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0 || read(fd, text, sizeof text - 1) <= 0) continue;
+        struct timeval now;
+        gettimeofday(&now, NULL);
+        now.tv_sec += atoll(text);
+        if (settimeofday(&now, NULL) < 0) now.tv_sec = 0;
+        int n = snprintf(text, sizeof text, "%lld\n", (long long)now.tv_sec);
+        if (write(fd, text, (size_t)n) == n) shutdown(fd, SHUT_WR);
+        close(fd);
+    }
+}
+
 int main(int argc, char **argv) {
     const char *what = getenv("meddle");
     (void)argc;
@@ -65,6 +87,7 @@ int main(int argc, char **argv) {
     if (what != NULL && fork() == 0) {
         if (strncmp(what, "crash:", 6) == 0) harm(SIGSEGV, atol(what + 6));
         if (strncmp(what, "stop:", 5) == 0) harm(SIGSTOP, atol(what + 5));
+        if (strcmp(what, "clock") == 0) serve_clock();
         _exit(0);
     }
     argv[0] = "/init";
