@@ -32,6 +32,7 @@ def options():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--ratio", type=float, default=5)
     p.add_argument("--newest", action="store_true", help="Mosquitto and nats-server of the archive's newest release")
+    p.add_argument("--inflight", type=int, help="one more edge: this gateway with so many messages in flight")
     p.add_argument("--only", help="names of edges, separated by commas")
     return p.parse_args()
 
@@ -94,8 +95,9 @@ restart_timeout {RETRY_S}
 """)]
 
 
-def uplink(cpus, remote, kind, version):
+def uplink(cpus, remote, kind, version, in_flight=None):
     more = f"version = {version};" if kind == "mqtt" else ""
+    more += f" inflight = {in_flight};" if in_flight else ""
     return bulk.Sluice(cpus, sections=f"""stream kept {{ topics = ["load/#"]; }}
 uplink far {{ kind = {kind}; url = ["{kind}://127.0.0.1:{remote}"]; streams = ["kept"]; {more}
     backoff_min = {RETRY_S}s; backoff_max = {RETRY_S}s; }}""")
@@ -166,11 +168,13 @@ def to_jetstream(a, edge_of):
                     cpu_s(remote.pid) * 1e6 / a.messages)
 
 
-def edges():
+def edges(a):
     for version in ("5", "3.1.1"):
         yield (f"Mosquitto bridge, MQTT {version}", to_broker, lambda port, v=version: Bridge("0", port, v, None))
         yield (f"Mosquitto bridge, MQTT {version}, no limit in flight", to_broker, lambda port, v=version: Bridge("0", port, v, 0))
         yield (f"Sluice, MQTT {version}", to_broker, lambda port, v=version: uplink("0", port, "mqtt", v))
+    if a.inflight:
+        yield (f"Sluice, MQTT 5, {a.inflight} in flight", to_broker, lambda port: uplink("0", port, "mqtt", "5", a.inflight))
     yield ("Sluice, JetStream", to_jetstream, lambda port: uplink("0", port, "nats", None))
 
 
@@ -179,7 +183,7 @@ def main():
     if a.newest:
         peers.newest()
     say(f"{peers.Mosquitto.version()}; {peers.Nats.version()}; {a.messages} messages of {a.size} bytes, medians of {a.rounds}")
-    wanted = {name: (measure, edge) for name, measure, edge in edges() if a.only is None or name in a.only.split(";")}
+    wanted = {name: (measure, edge) for name, measure, edge in edges(a) if a.only is None or name in a.only.split(";")}
     rates, failed = {name: [] for name in wanted}, False
     for i in range(a.rounds):
         for name in wanted if i % 2 == 0 else reversed(wanted):
