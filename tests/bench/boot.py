@@ -33,9 +33,10 @@ MACHINE = {"x86_64": "microvm", "aarch64": "virt"}
 # controller without disks, whose ports every kernel waits for.
 COUNTED_MACHINE = {"x86_64": "q35", "aarch64": "virt"}
 CONSOLE = {"x86_64": "ttyS0", "aarch64": "ttyAMA0"}
-# TCG has no TSC deadline timer, which hypervisors and processors of the last ten years have: the kernel would calibrate the
-# local APIC's timer instead, 0.25 s of waiting for ticks that only an emulated machine spends. For both kernels.
-EMULATION = {"x86_64": " nolapic_timer", "aarch64": ""}
+# TCG has no TSC deadline timer, which hypervisors and processors of the last ten years have: the kernel calibrates the local APIC's
+# timer instead, 0.25 s of waiting for ticks. This word leaves that out. Debian's kernel does not get through on a microvm with it,
+# so there it is a measurement of its own.
+UNCALIBRATED = {"x86_64": " nolapic_timer", "aarch64": ""}
 # What Debian's kernel needs for a network card of virtio, in the order of their dependencies.
 MODULES = ("failover", "net_failover", "virtio_mmio", "virtio_net")
 
@@ -61,7 +62,8 @@ def one_boot(arch, settings, counted):
     """Seconds of the guest's clock, and of the host's, to the first accepted connection."""
     import time
     machine = (COUNTED_MACHINE if counted else MACHINE)[arch]
-    settings = {**settings, "append": settings["append"] + EMULATION[arch]}
+    if counted:
+        settings = {**settings, "append": settings["append"] + UNCALIBRATED[arch]}
     if "boot" in settings and machine == "microvm":
         settings["machine_options"] = "acpi=on"  # Debian's kernel takes a microvm's devices and interrupts from ACPI only
     with Vm(arch, machine=machine, memory=256, ports=[7000], counted=counted, **settings) as vm:
@@ -93,14 +95,19 @@ def measure(arch, counted, runs, usec, work):
     print(f"\n{arch}, -M {machine}, 2 CPUs, TCG, {clock}, {runs} boots each, taking turns", flush=True)
     directory = os.environ.get(f"DEBIAN_KERNEL_{arch}")
     ours, theirs = appliance(arch, work), debian(arch, directory, work) if directory else None
-    ours_times, their_times = [], []
+    uncalibrated = {**ours, "append": ours["append"] + UNCALIBRATED[arch]} if UNCALIBRATED[arch] and not counted else None
+    ours_times, their_times, uncalibrated_times = [], [], []
     for _ in range(runs):
         ours_times.append(one_boot(arch, ours, counted))
+        if uncalibrated:
+            uncalibrated_times.append(one_boot(arch, uncalibrated, counted))
         if theirs:
             their_times.append(one_boot(arch, theirs, counted))
     median = show("Sluice", ours_times)
     good = median <= TARGET_S[arch]
     print(f"  target {TARGET_S[arch]} s: {'met' if good else 'MISSED'}")
+    if uncalibrated:
+        show(f"Sluice with{UNCALIBRATED[arch]}", uncalibrated_times)
     if theirs:
         ratio = show("Debian cloud kernel, minimal", their_times) / median
         print(f"  Debian's takes {ratio:.1f} times as long; at least {RATIO_MIN} is asked for: "
