@@ -23,6 +23,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "
 from harness.jetstream import Client  # noqa: E402
 
 TOPIC, RETRY_S = "load/t", 2
+SETTLE_S = 3  # a bridge queues nothing before its first attempt to connect
 
 
 def options():
@@ -126,6 +127,7 @@ def cpu_s(pid):
 def to_broker(a, edge_of):
     """(messages/s, CPU us per message at the edge, the same at the remote); None when something was lost."""
     with Broker("1") as remote, edge_of(remote.port) as edge:
+        time.sleep(SETTLE_S)
         bulk.publish(edge.port, a.messages, a.size, topic=TOPIC, clients=1, window=8000)
         remote.start()
         with subscriber(remote.port) as sock:
