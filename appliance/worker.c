@@ -114,6 +114,7 @@ static int store_make(worker *w, const char **step) {
         .bytes_max = gw->log_bytes,
         .segment_bytes = gw->log_segment_bytes,
         .commit_delay_us = gw->conf->commit_delay_us,
+        .recorder = &w->rec,
         .threads = true,
         .wake = store_wake,
         .wake_context = w,

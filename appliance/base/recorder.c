@@ -96,6 +96,8 @@ static const char *const event_names[REC_EVENTS] = {
     [REC_CLOSE] = "close",         [REC_CLOSED] = "closed",         [REC_MOVE_OUT] = "move_out",
     [REC_MOVE_IN] = "move_in",     [REC_WAKE] = "wake",             [REC_TIMER] = "timer",
     [REC_LOOP_LAG] = "loop_lag",   [REC_CONNECT] = "connect",
+    [REC_LOG_COMMIT] = "log_commit", [REC_LOG_COMMITTED] = "log_committed", [REC_LOG_ROLL] = "log_roll",
+    [REC_LOG_CHECKPOINT] = "log_checkpoint", [REC_LOG_RECLAIM] = "log_reclaim",
 };
 
 const char *recorder_event_name(u32 event) {

@@ -32,6 +32,12 @@ typedef enum recorder_event {
     REC_TIMER,        // a connection's timer fired
     REC_LOOP_LAG,     // result = microseconds the loop took beyond its budget
     REC_CONNECT,      // result = 0 or -errno
+    // The durable log; no handle.
+    REC_LOG_COMMIT,     // handed to the disk; result = bytes, flags = records
+    REC_LOG_COMMITTED,  // result = microseconds the disk took, or -errno; flags = records
+    REC_LOG_ROLL,       // a segment begins; result = its number, flags: 1 = reused
+    REC_LOG_CHECKPOINT, // result: 1 begins, 0 is complete, -ECANCELED given up
+    REC_LOG_RECLAIM,    // result = segment's number, flags: 0 looked at, 1 being copied, 2 freed
     REC_EVENTS
 } recorder_event;
 

@@ -8,13 +8,14 @@
 #include <string.h>
 
 #include "bench/find_max.h"
+#include "bench/log_bench.h"
 #include "bench/mqtt.h"
 #include "bench/options.h"
 #include "bench/report.h"
 #include "bench/run.h"
 
 static const char usage[] =
-    "usage: sluice bench frame|conn|storm|slow|idle|mqtt [options]\n"
+    "usage: sluice bench frame|conn|storm|slow|idle|mqtt|log [options]\n"
     "\n"
     "  frame   long connections that send frames on a fixed schedule and wait for the replies\n"
     "  conn    short connections: connect, one frame, its reply, close\n"
@@ -22,6 +23,7 @@ static const char usage[] =
     "  slow    readers that do not read, beside normal connections\n"
     "  idle    memory of the server for each idle connection\n"
     "  mqtt    scenarios for MQTT brokers: see `sluice bench mqtt --help`\n"
+    "  log     ways to put batches on a disk: see `sluice bench log --help`\n"
     "\n"
     "The load is open loop: the schedule is fixed by rate and seed before the first message, and\n"
     "latency counts from the time a message was due, so a server that stalls is charged for all\n"
@@ -79,11 +81,12 @@ int bench_main(int argc, char **argv) {
         return argc < 2 ? 2 : 0;
     }
     if (strcmp(argv[1], "mqtt") == 0) return mq_bench_main(argc - 1, argv + 1);
+    if (strcmp(argv[1], "log") == 0) return log_bench_main(argc - 1, argv + 1);
     u32 kind = 0;
     while (kind < BENCH_KINDS && strcmp(argv[1], bench_kind_name((bench_kind)kind)) != 0) kind++;
     if (kind == BENCH_KINDS) {
         fprintf(stderr,
-                "sluice bench: \"%s\" is no mode; allowed: frame, conn, storm, slow, idle, mqtt\n",
+                "sluice bench: \"%s\" is no mode; allowed: frame, conn, storm, slow, idle, mqtt, log\n",
                 argv[1]);
         return 2;
     }

@@ -13,7 +13,7 @@
 #include "bench/run.h"
 
 static const char usage[] =
-    "usage: sluice bench mqtt idle|storm|fan-in|fan-out|pairs|shared|retained [options]\n"
+    "usage: sluice bench mqtt idle|storm|fan-in|fan-out|pairs|shared|retained|ingest [options]\n"
     "\n"
     "  idle      memory of the broker for each idle connection\n"
     "  storm     connect, CONNACK, disconnect; or all at once, held open\n"
@@ -22,6 +22,7 @@ static const char usage[] =
     "  pairs     one publisher to one subscriber, many times\n"
     "  shared    subscribers that share a subscription\n"
     "  retained  many retained messages, stored and then delivered to new subscribers\n"
+    "  ingest    publishers alone: how fast, and when, their messages are acknowledged\n"
     "\n"
     "Works against any broker by address (--to), which is observed by process id (--pid). The load "
     "is open\n"
@@ -80,7 +81,7 @@ int mq_bench_main(int argc, char **argv) {
     if (kind == MQ_KINDS) {
         fprintf(stderr,
                 "sluice bench mqtt: \"%s\" is no scenario; allowed: idle, storm, fan-in, fan-out, "
-                "pairs, shared, retained\n",
+                "pairs, shared, retained, ingest\n",
                 argv[1]);
         return 2;
     }

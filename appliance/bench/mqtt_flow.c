@@ -3,7 +3,8 @@
 // does; what cannot leave because the in-flight window is full waits in order, and its latency
 // counts from the due time all the same.
 //
-// Clients 0 to subs - 1 are subscribers, the publishers follow.
+// Clients 0 to subs - 1 are subscribers, the publishers follow. In a closed loop (ingest without a rate) each
+// publisher keeps its window full, and latency counts from the moment of sending.
 #include "bench/mqtt_flow.h"
 
 #include <errno.h>
@@ -103,10 +104,23 @@ static void message_due(mq_flow *f, u32 number, u64 due_ns) {
     bench_error_add(&w->net.errors, BENCH_ERROR_OUTSTANDING_LIMIT, 1);
 }
 
+// Closed loop: fills every window, once; from then on acknowledgements do.
+static bool windows_fill(mq_flow *f, u64 now_ns) {
+    mq_world *w = f->world;
+    f->due.due_ns = UINT64_MAX;
+    for (u32 i = 0; i < w->options.pubs; i++) {
+        mq_client *c = &w->clients[w->options.subs + i];
+        while (c->state == MQ_READY && f->pubs[i].free_count > 0 && message_send(f, c, &f->pubs[i], now_ns)) {
+        }
+    }
+    return true;
+}
+
 static bool flow_fire(mq_world *w, u64 now_ns) {
     mq_flow *f = w->flow;
     u32 started = 0, burst = w->options.burst;
     if (f->stopped || f->due.due_ns > now_ns) return false;
+    if (f->closed) return windows_fill(f, now_ns);
     while (f->due.due_ns <= now_ns && started < MQ_STARTS_PER_TURN) {
         u32 number = w->options.arrival == ARRIVAL_POISSON
                          ? schedule_random_below(&f->due, w->options.pubs)
@@ -151,7 +165,9 @@ static void publisher_ack(mq_client *c, u8 type, const mqtt_ack *ack, u64 now_ns
     }
     slot->waits_for = 0;
     p->free_ids[p->free_count++] = ack->packet_id;
+    w->flow->acked++;
     if (p->backlog_count > 0) backlog_send(w->flow, c, p);
+    if (w->flow->closed && !w->flow->stopped) message_send(w->flow, c, p, now_ns);
 }
 
 // --- set-up ---
@@ -241,16 +257,17 @@ int mq_flow_open(mq_world *w) {
     if (f == NULL) return -ENOMEM;
     w->flow = f;
     f->world = w;
+    f->closed = o->kind == MQ_INGEST && o->rate == 0;
     bool shared = o->kind == MQ_SHARED;
     size_t cells = o->kind == MQ_PAIRS ? o->pubs : (size_t)o->pubs * o->subs;
     f->copies = o->kind == MQ_PAIRS ? 1 : shared ? o->groups : o->subs;
     f->pubs = calloc(o->pubs, sizeof(*f->pubs));
-    f->unreleased = calloc(o->subs, sizeof(u64 *));
+    f->unreleased = calloc(MAX(o->subs, 1u), sizeof(u64 *));
     if (shared) {
         f->last = calloc(cells, sizeof(*f->last));
         f->maps = calloc((size_t)o->groups * o->pubs, sizeof(*f->maps));
     } else {
-        f->tracks = calloc(cells, sizeof(*f->tracks));
+        f->tracks = calloc(MAX(cells, 1u), sizeof(*f->tracks));
     }
     if (f->pubs == NULL || f->unreleased == NULL) return -ENOMEM;
     if (shared ? f->last == NULL || f->maps == NULL : f->tracks == NULL) return -ENOMEM;

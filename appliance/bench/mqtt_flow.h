@@ -37,8 +37,9 @@ struct mq_flow {
     schedule due;
     u32 turn;          // uniform arrivals: whose turn it is
     u64 copies;        // deliveries that one message leads to
-    u64 expected, delivered, published, backlogged;
+    u64 expected, delivered, published, backlogged, acked;
     bool stopped;
+    bool closed;       // ingest without a rate: the next one leaves when one is acknowledged
 };
 
 int mq_flow_open(mq_world *w);

@@ -26,6 +26,7 @@ typedef enum option_type {
 #define IN_ALL (IN(MQ_KINDS) - 1)
 #define IN_LOAD (IN(MQ_FAN_IN) | IN(MQ_FAN_OUT) | IN(MQ_PAIRS) | IN(MQ_SHARED))
 #define IN_MESSAGES (IN_LOAD | IN(MQ_RETAINED))
+#define IN_PUBLISH (IN_MESSAGES | IN(MQ_INGEST))
 
 typedef struct option_row {
     const char *name, *argument;
@@ -42,7 +43,7 @@ typedef struct option_row {
 static const option_row rows[] = {
     {"to", "ADDR:PORT", OPTION_TEXT, IN_ALL, AT(to), 0, 0, NULL, "default 127.0.0.1:1883"},
     {"version", "V", OPTION_CHOICE, IN_ALL, AT(version), 0, 0, "3.1.1|5.0", "default 3.1.1"},
-    {"pubs", "N", OPTION_U32, IN_MESSAGES & ~IN(MQ_PAIRS), AT(pubs), 1, BENCH_CONNS_MAX, NULL,
+    {"pubs", "N", OPTION_U32, IN_PUBLISH & ~IN(MQ_PAIRS), AT(pubs), 1, BENCH_CONNS_MAX, NULL,
      "publishers; default 100 (fan-out 5, retained 10)"},
     {"subs", "N", OPTION_U32, IN_MESSAGES & ~IN(MQ_PAIRS), AT(subs), 1, BENCH_CONNS_MAX, NULL,
      "subscribers; default 1 (fan-out 500, shared 10, retained 1)"},
@@ -64,24 +65,25 @@ static const option_row rows[] = {
      "retained messages, one topic each; default 10000"},
     {"keep", NULL, OPTION_FLAG, IN(MQ_RETAINED), AT(keep), 0, 0, NULL,
      "leave them in the broker"},
-    {"rate", "N", OPTION_RATE, IN_LOAD | IN(MQ_STORM), AT(rate), 0, BENCH_RATE_MAX, NULL,
-     "messages published per second, all publishers (storm: connections; 0 = without pause)"},
+    {"rate", "N", OPTION_RATE, IN_LOAD | IN(MQ_STORM) | IN(MQ_INGEST), AT(rate), 0, BENCH_RATE_MAX, NULL,
+     "messages published per second, all publishers (storm: connections, 0 = without pause; ingest: "
+     "0 = the next one when one is acknowledged)"},
     {"burst", "N", OPTION_U32, IN_LOAD, AT(burst), 1, MQ_BURST_MAX, NULL,
      "messages of one publisher due at once; --rate stays the rate of messages; default 1"},
-    {"size", "BYTES", OPTION_U32, IN_MESSAGES, AT(size), MQ_PAYLOAD_BYTES_MIN,
+    {"size", "BYTES", OPTION_U32, IN_PUBLISH, AT(size), MQ_PAYLOAD_BYTES_MIN,
      MQ_PAYLOAD_BYTES_MAX, NULL, "payload; default 64"},
-    {"qos", "Q", OPTION_CHOICE, IN_MESSAGES, AT(qos), 0, 0, "0|1|2", "of publications; default 0"},
+    {"qos", "Q", OPTION_CHOICE, IN_PUBLISH, AT(qos), 0, 0, "0|1|2", "of publications; default 0 (ingest 1)"},
     {"sub-qos", "Q", OPTION_CHOICE, IN_MESSAGES | IN(MQ_IDLE), AT(sub_qos), 0, 0, "0|1|2",
      "of subscriptions; default --qos"},
-    {"inflight", "N", OPTION_U32, IN_MESSAGES, AT(inflight), 1, MQ_INFLIGHT_MAX, NULL,
+    {"inflight", "N", OPTION_U32, IN_PUBLISH, AT(inflight), 1, MQ_INFLIGHT_MAX, NULL,
      "QoS 1 and 2: unacknowledged messages of a publisher, or the broker's receive maximum if "
-     "that is less; what is due beyond waits, and its latency counts on; default 1000"},
-    {"arrival", "KIND", OPTION_CHOICE, IN_LOAD | IN(MQ_STORM), AT(arrival), 0, 0,
+     "that is less; what is due beyond waits, and its latency counts on; default 1000 (ingest 1)"},
+    {"arrival", "KIND", OPTION_CHOICE, IN_LOAD | IN(MQ_STORM) | IN(MQ_INGEST), AT(arrival), 0, 0,
      "poisson|uniform",
      "default poisson (exponential gaps, random publisher); uniform: equal gaps, in turn"},
     {"duration", "TIME", OPTION_TIME, IN_ALL, AT(duration_ns), 1e6, (double)BENCH_DURATION_NS_MAX,
      NULL, "length of the measured window; default 10s"},
-    {"warmup", "TIME", OPTION_TIME, IN_LOAD, AT(warmup_ns), 0, (double)BENCH_DURATION_NS_MAX, NULL,
+    {"warmup", "TIME", OPTION_TIME, IN_LOAD | IN(MQ_INGEST), AT(warmup_ns), 0, (double)BENCH_DURATION_NS_MAX, NULL,
      "load before the window, verified but not measured; default 2s"},
     {"drain", "TIME", OPTION_TIME, IN_ALL, AT(drain_ns), 0, (double)BENCH_DURATION_NS_MAX, NULL,
      "wait for missing messages at the end; default 5s"},
@@ -111,7 +113,7 @@ static const option_row rows[] = {
      "search the highest rate with p99 under --p99 and nothing lost, starting at --rate"},
     {"p99", "TIME", OPTION_TIME, IN_LOAD, AT(p99_limit_ns), 1e3, 6e10, NULL,
      "that limit; default 50ms"},
-    {"lag-limit", "TIME", OPTION_TIME, IN_LOAD, AT(lag_limit_ns), 1e3, 6e10, NULL,
+    {"lag-limit", "TIME", OPTION_TIME, IN_LOAD | IN(MQ_INGEST), AT(lag_limit_ns), 1e3, 6e10, NULL,
      "the run is invalid when the generator's own p99 lag is above; default: the larger of 250us "
      "and a quarter of the latency's p99"},
     {"json", NULL, OPTION_FLAG, IN_ALL, AT(json), 0, 0, NULL,
@@ -123,7 +125,7 @@ static const option_row rows[] = {
 
 const char *mq_kind_name(mq_kind kind) {
     static const char *const names[] = {"idle",  "storm",  "fan-in",  "fan-out",
-                                        "pairs", "shared", "retained"};
+                                        "pairs", "shared", "retained", "ingest"};
     _Static_assert(ARRAY_LEN(names) == MQ_KINDS, "a name for each scenario");
     return names[kind];
 }
@@ -138,10 +140,12 @@ void mq_options_default(mq_options *o, mq_kind kind) {
         [MQ_PAIRS] = {1000, 0, 10000},
         [MQ_SHARED] = {100, 10, 20000},
         [MQ_RETAINED] = {10, 1, 0},
+        [MQ_INGEST] = {100, 0, 0},
     };
     *o = (mq_options){
         .kind = kind,
         .to = "127.0.0.1:1883",
+        .qos = kind == MQ_INGEST ? 1 : 0,
         .sub_qos = UINT32_MAX,
         .pubs = by_kind[kind].pubs,
         .subs = by_kind[kind].subs,
@@ -152,7 +156,7 @@ void mq_options_default(mq_options *o, mq_kind kind) {
         .messages = 10000,
         .burst = 1,
         .size = 64,
-        .inflight = 1000,
+        .inflight = kind == MQ_INGEST ? 1 : 1000,
         .duration_ns = 10 * NS_PER_S,
         .warmup_ns = 2 * NS_PER_S,
         .drain_ns = 5 * NS_PER_S,
@@ -258,6 +262,7 @@ static int relations_check(mq_options *o) {
     bool load = (IN_LOAD & IN(o->kind)) != 0;
     if (load && o->rate <= 0) return fail("a --rate above 0 is needed");
     if (o->kind == MQ_STORM && o->hold && o->conns == 0) return fail("--hold needs --conns");
+    if (o->kind == MQ_INGEST && o->qos == 0) return fail("ingest waits for acknowledgements: --qos 1 or 2");
     if (o->kind == MQ_IDLE && o->conns == 0) return fail("--conns 0 measures nothing");
     if (o->password != NULL && o->user == NULL && o->version == 0) {
         return fail("--password without --user exists in 5.0 only");
@@ -297,6 +302,7 @@ static void help_print(mq_kind kind) {
         "pairs of one publisher and one subscriber with a topic of their own",
         "publishers, and subscribers that share a subscription: each message to one of a group",
         "a flood of retained messages: stored first, then delivered to each new subscriber",
+        "publishers alone, each with --inflight messages on their way: how fast and when they are acknowledged",
     };
     printf("usage: sluice bench mqtt %s [options]\n\n%s\n\n", mq_kind_name(kind), what[kind]);
     for (u32 i = 0; i < ARRAY_LEN(rows); i++) {

@@ -14,6 +14,7 @@ typedef enum mq_kind {
     MQ_PAIRS,
     MQ_SHARED,
     MQ_RETAINED,
+    MQ_INGEST,
     MQ_KINDS
 } mq_kind;
 
@@ -30,7 +31,8 @@ typedef struct mq_options {
     bool hold;   // storm: connections stay until all are served
     u32 messages; // retained
     bool keep;    // retained: messages are left in the broker
-    double rate;  // messages/s of all publishers; connections/s of a storm, 0 = without pause
+    // messages/s of all publishers; connections/s of a storm. 0: a storm without pause, ingest as acknowledged
+    double rate;
     u32 burst, size, inflight, arrival, engine, wait;
     u64 duration_ns, warmup_ns, drain_ns, timeout_ns, p99_limit_ns, lag_limit_ns;
     u64 keepalive_ns;

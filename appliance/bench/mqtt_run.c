@@ -194,10 +194,12 @@ int mq_run(const mq_options *o, mq_result *out) {
 }
 
 void mq_result_judge(const mq_options *o, mq_result *r) {
-    u64 lag = hist_percentile(&r->lag, 99), p99 = hist_percentile(&r->latency, 99);
+    u64 lag = hist_percentile(&r->lag, 99);
+    u64 p99 = hist_percentile(o->kind == MQ_INGEST ? &r->acks : &r->latency, 99);
     u64 limit = o->lag_limit_ns != 0 ? o->lag_limit_ns : MAX(BENCH_LAG_SMALL_NS, p99 / 4);
     double waited = r->window_ns == 0 ? 0 : 100.0 * (double)r->self_wait_ns / (double)r->window_ns;
-    bool is_load = o->kind != MQ_STORM && o->kind != MQ_RETAINED && o->kind != MQ_IDLE;
+    bool closed = o->kind == MQ_INGEST && o->rate == 0;
+    bool is_load = !closed && o->kind != MQ_STORM && o->kind != MQ_RETAINED && o->kind != MQ_IDLE;
     r->valid = true;
     r->verdict[0] = 0;
     if (is_load && (lag > limit || r->window_unsent > 0)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mqtt_scenario.c: the course of the load scenarios (fan-in, fan-out, pairs, shared) and of idle:
+// mqtt_scenario.c: the course of the load scenarios (fan-in, fan-out, pairs, shared, ingest) and of idle:
 // subscribers first, then publishers, warm-up, window, drain, count of what is missing.
 #include <stdio.h>
 
@@ -13,10 +13,11 @@
 
 static void flow_counts(const mq_world *w, u64 *published, u64 *delivered) {
     *published = w->flow->published;
-    *delivered = w->flow->delivered;
+    *delivered = w->options.kind == MQ_INGEST ? w->flow->acked : w->flow->delivered;
 }
 
 static bool all_delivered(const mq_world *w) {
+    if (w->options.kind == MQ_INGEST) return w->flow->acked >= w->flow->published && w->flow->backlogged == 0;
     return w->flow->delivered >= w->flow->expected && w->flow->backlogged == 0;
 }
 
@@ -53,7 +54,11 @@ static void missing_count(mq_world *w, u64 now_ns) {
     r->published = f->published;
     r->expected = f->expected;
     r->delivered = f->delivered;
-    if (f->expected > f->delivered) {
+    if (w->options.kind == MQ_INGEST) {
+        r->expected = f->published;
+        r->delivered = f->acked;
+        bench_error_add(&w->net.errors, BENCH_ERROR_UNANSWERED, f->published - MIN(f->acked, f->published));
+    } else if (f->expected > f->delivered) {
         bench_error_add(&w->net.errors, BENCH_ERROR_LOST, f->expected - f->delivered);
     }
     if (f->backlogged > 0) {
@@ -68,7 +73,8 @@ static void flow_run(mq_world *w) {
     u64 start_ns = clock_mono_ns() + START_DELAY_NS;
     w->window_begin_ns = start_ns + o->warmup_ns;
     w->window_end_ns = w->window_begin_ns + o->duration_ns;
-    schedule_start(&w->flow->due, (arrival)o->arrival, o->rate / o->burst, 0, o->seed, start_ns);
+    if (w->flow->closed) w->flow->due.due_ns = start_ns;
+    else schedule_start(&w->flow->due, (arrival)o->arrival, o->rate / o->burst, 0, o->seed, start_ns);
     w->flow->stopped = false;
     mq_world_window(w, flow_counts);
     drain(w);
@@ -79,7 +85,7 @@ int mq_scenario_flow(mq_world *w) {
     const mq_options *o = &w->options;
     mq_stalled stalled = {0};
     if (mq_flow_open(w) != 0) return mq_world_refuse(w, "no memory for the publishers");
-    int rc = mq_world_open(w, 0, o->subs, &mq_subscriber_role);
+    int rc = o->subs > 0 ? mq_world_open(w, 0, o->subs, &mq_subscriber_role) : 0;
     if (rc == 0) rc = mq_stalled_open(&stalled, w, o->stalled);
     if (rc == 0) rc = mq_world_open(w, o->subs, o->pubs, &mq_publisher_role);
     if (rc == 0) {

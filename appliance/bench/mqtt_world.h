@@ -18,7 +18,7 @@ typedef struct mq_world {
     mq_client *clients;
     u32 client_count;
     u32 opened, ready, ended; // of the set-up
-    mq_flow *flow;            // fan-in, fan-out, pairs, shared
+    mq_flow *flow;            // fan-in, fan-out, pairs, shared, ingest
     u64 window_begin_ns, window_end_ns;
     u64 lag_due_ns[MQ_STARTS_PER_TURN + MQ_BURST_MAX];
     u32 lag_count;

@@ -87,6 +87,7 @@ static void append_complete(store *s) {
 static void complete(store *s) {
     s->checkpoint = s->checkpoint_next;
     s->checkpoint_phase = CHECKPOINT_IDLE;
+    store_trace(s, REC_LOG_CHECKPOINT, 0, 0);
     s->checkpoint_last_bytes = counter_get(&s->metrics.written_bytes) - s->checkpoint_started_bytes;
     counter_add(&s->metrics.checkpoints, 1);
     counter_add(&s->metrics.checkpoint_bytes, s->checkpoint_last_bytes);
@@ -94,6 +95,7 @@ static void complete(store *s) {
 }
 
 void checkpoint_abort(store *s) {
+    if (s->checkpoint_phase > CHECKPOINT_BEGIN) store_trace(s, REC_LOG_CHECKPOINT, -ECANCELED, 0);
     s->checkpoint_phase = CHECKPOINT_IDLE;
 }
 
@@ -113,6 +115,7 @@ void checkpoint_turn(store *s) {
         s->checkpoint_kind = STORE_NONE + 1;
         s->checkpoint_begin = true;
         s->checkpoint_phase = CHECKPOINT_KEEPERS;
+        store_trace(s, REC_LOG_CHECKPOINT, 1, 0);
         return;
     case CHECKPOINT_KEEPERS:
         // Ordinary records go first: a slice only while at most one commit waits.

@@ -176,6 +176,11 @@ struct store {
     store_reader *readers;
 };
 
+static inline void store_trace(const store *s, recorder_event event, i64 result, u32 flags) {
+    if (s->config.recorder == NULL) return;
+    recorder_add(s->config.recorder, event, UINT32_MAX, 0, (i32)MIN(result, (i64)INT32_MAX), flags);
+}
+
 // log.c
 int store_put(store *s, store_kind kind, u32 record_flags, u32 flags, meta_type type, const record_moved *moved,
               u64 time_ms, const struct iovec *parts, u32 count, store_pos *pos);

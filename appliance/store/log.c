@@ -274,6 +274,7 @@ static void commit_done(lane_op *op, int result) {
     store *s = CONTAINER_OF(op, commit_op, op)->s;
     buffer *b = buffer_nth(s, 0);
     s->committing = false;
+    store_trace(s, REC_LOG_COMMITTED, result < 0 ? result : (i64)((op->ended_ns - op->started_ns) / 1000), b->records);
     if (result < 0) {
         store_write_failed(s, result);
         return;
@@ -342,6 +343,7 @@ void commit_try(store *s) {
     s->commit.op = (lane_op){.run = commit_run, .done = commit_done};
     s->commit.s = s;
     s->committing = true;
+    store_trace(s, REC_LOG_COMMIT, (i64)s->commit.bytes, b->records);
     lane_submit(s->write_lane, &s->commit.op);
 }
 

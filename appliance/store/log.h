@@ -20,6 +20,7 @@
 
 #include "base/base.h"
 #include "base/hist.h"
+#include "base/recorder.h"
 #include "limits.h"
 
 typedef struct store store;
@@ -96,6 +97,7 @@ typedef struct store_config {
     u64 bytes_max;          // of this log, on disk; at least LIMIT_STORE_SEGMENTS_MIN segments
     u32 segment_bytes;      // of new segments: a multiple of 1 MiB
     u32 commit_delay_us;    // a commit waits at most so long for more to come; 0 = starts at once
+    recorder *recorder;     // the owner's flight recorder; NULL = none
     bool threads;           // false (simulated disk): the lanes run inside store_turn's caller, see store_step
     void (*wake)(void *context); // any thread: makes the owner call store_turn soon
     void *wake_context;

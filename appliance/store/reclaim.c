@@ -108,6 +108,7 @@ static void counted(store *s) {
         s->reclaim_at = MAX(seg->base + SEGMENT_HEAD_BYTES, seg->copied_upto);
         if (seg->copied_upto == UINT64_MAX) s->reclaim_at = seg->end;
         s->reclaim_phase = RECLAIM_COPY;
+        store_trace(s, REC_LOG_RECLAIM, seg->number, 1);
     } else {
         ended(s, 10 * NS_PER_MS);
     }
@@ -202,6 +203,7 @@ static void start(store *s) {
     s->reclaim_live = 0;
     s->reclaim_want = LIMIT_STORE_SLICE_BYTES;
     s->reclaim_phase = RECLAIM_COUNT;
+    store_trace(s, REC_LOG_RECLAIM, s->victim->number, 0);
 }
 
 void reclaim_turn(store *s) {

@@ -179,6 +179,7 @@ static void file_done(lane_op *op, int result) {
         s->reclaim_next_ns = s->now_ns + LIMIT_STORE_RETRY_MS * NS_PER_MS;
     } else {
         counter_add(&s->metrics.segments_freed, 1);
+        store_trace(s, REC_LOG_RECLAIM, f->seg->number, 2);
         moved_forget_places(&s->moved, f->seg->base, f->seg->base + f->seg->bytes);
         u32 number = f->seg->number;
         int file = f->seg->file;
@@ -289,6 +290,7 @@ int segment_first(store *s, u32 flags) {
         free(seg);
         return -EAGAIN;
     }
+    store_trace(s, REC_LOG_ROLL, taken.number, taken.reused);
     if (taken.reused) counter_add(&s->metrics.segments_reused, 1);
     // Begun out of the reserve: it is not for ordinary records, or they would use up the rest of it.
     bool reserved =

@@ -143,6 +143,7 @@ mqtt {{ listen: "127.0.0.1:{self.port}", max_ack_pending: 65535 }}
 
 class Sluice(Process):
     name = "sluice"
+    queue = "max_queued_messages = 1000000; max_queued_bytes = 256m;"
 
     def __init__(self, cpus, engine="auto", settings="", listener=""):
         super().__init__(cpus)
@@ -159,7 +160,7 @@ admin {{ enabled = false; }}
 {self.settings}
 listener mqtt {{
     protocol = mqtt; bind = "127.0.0.1:{self.port}"; anonymous = true;
-    max_queued_messages = 1000000; max_queued_bytes = 256m; out_max = 64m; inflight_max = 32768; receive_max = 65535;
+    {self.queue} out_max = 64m; inflight_max = 32768; receive_max = 65535;
     {self.listener}
 }}
 """)

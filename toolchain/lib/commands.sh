@@ -23,7 +23,8 @@ usage: ./build.sh COMMAND [options]
   fuzz [TARGET] [--seconds N]       run the fuzz targets, N seconds each (default 20)
   bench [ARGUMENT...]               run the benchmarks; arguments go to tests/bench/run.sh;
                                     `bench boot` times the appliance's start, `bench hardening` tells
-                                    what the kernel's protections cost
+                                    what the kernel's protections cost, `bench durable` and `bench log`
+                                    are about the durable log
   lint                              shellcheck, line and file length, paths that belong to one machine
   update-deps                       move the pins in toolchain/pins to the archive's current versions
   clean                             remove out/; the cache of dependencies stays
@@ -181,10 +182,16 @@ command_bench() {
     case ${1:-} in boot | hardening) command_bench_appliance "$@" ;; esac
     variant_build "$HOST_ARCH"
     suite_environment
+    case " $* " in
+        " log "*" --guest "*)
+            host_require base qemu
+            kernel_build x86_64
+            ;;
+    esac
     # The brokers to compare with; --newest brings its own.
     case " $* " in
         *" --newest "*) ;;
-        " mqtt "* | " drain "* | " backlog "*) host_require peers ;;
+        " mqtt "* | " drain "* | " backlog "* | " durable "*) host_require peers ;;
     esac
     [ -x "$REPO/tests/bench/run.sh" ] || die "tests/bench/run.sh is missing or not executable"
     exec "$REPO/tests/bench/run.sh" "$@"
