@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define CHUNKS_MIN 2u
+#define FRONT_CHUNKS 8u // hold more than is ever kept in memory for a client (mqtt_durable_queue.c)
 #define CHUNK_BYTES (BACKLOG_CHUNK * sizeof(backlog_ref))
 
 static bool chunk_add(backlog *l, pool *memory, const backlog_chunk *like) {
@@ -110,14 +111,28 @@ bool backlog_pop(backlog *l, pool *memory, backlog_ref *ref, u64 *block, u32 *bl
     return true;
 }
 
+static bool is_whole(const backlog_chunk *c) {
+    return c->refs != NULL && c->block == 0 && c->start == 0 && c->count == BACKLOG_CHUNK;
+}
+
+// Asked for each message: a long backlog is not walked. Chunks are written as they fill, so that those still to be
+// written are the last ones, or were kept at the front once.
 backlog_chunk *backlog_spillable(const backlog *l, u32 keep) {
-    for (u32 i = 0, place = 0; i + 1 < l->used; i++) {
-        backlog_chunk *c = backlog_chunk_at(l, i);
-        bool whole = c->refs != NULL && c->block == 0 && c->start == 0 && c->count == BACKLOG_CHUNK;
-        if (i > 0 && whole && place >= keep) return c;
+    if (l->used < 3) return NULL;
+    u32 first = 0, last = l->used - 2;
+    for (u32 place = 0; first <= last && (first == 0 || place < keep); first++) {
+        const backlog_chunk *c = backlog_chunk_at(l, first);
         place += (u32)c->count - c->start;
     }
-    return NULL;
+    u32 front = MIN(first + FRONT_CHUNKS, last + 1);
+    for (u32 i = first; i < front; i++) {
+        if (is_whole(backlog_chunk_at(l, i))) return backlog_chunk_at(l, i);
+    }
+    backlog_chunk *found = NULL;
+    for (u32 i = last + 1; i > front && backlog_chunk_at(l, i - 1)->block == 0; i--) {
+        if (is_whole(backlog_chunk_at(l, i - 1))) found = backlog_chunk_at(l, i - 1);
+    }
+    return found;
 }
 
 void backlog_spilled(backlog_chunk *c, pool *memory, u64 block, u32 block_bytes) {
