@@ -286,6 +286,12 @@ void conn_unblock(conn *c) {
     inflow_resume(c);
 }
 
+void conn_answered(conn *c) {
+    if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH)) return;
+    if (c->flags & CONN_BLOCKED) conn_unblock(c);
+    else if (c->flags & CONN_RECV_EOF) inflow_settle(c);
+}
+
 // --- closing ---
 
 static bool closes_with_reset(close_reason reason) {

@@ -52,6 +52,9 @@ typedef struct proto {
     // Milliseconds without input after which the connection ends, in place of the listener's
     // idle_timeout; 0 = never. NULL: the listener's. After a change call conn_timer_update.
     u64 (*idle_timeout_ms)(const conn *c);
+    // The peer has ended its stream and all of it was taken: whether answers are still to come, which it may wait
+    // for. The connection ends then with conn_answered. May be NULL: there are none.
+    bool (*owes)(const conn *c);
     // The connection ends; c->reason is set. Free what proto_state holds. May be NULL.
     void (*closed)(conn *c);
     // The configuration was replaced: what the client may do is looked up anew; one that is no longer let in
@@ -160,6 +163,8 @@ void conn_end(conn *c, close_reason reason);
 void conn_timer_update(conn *c);
 // After PROTO_BLOCKED: deliver again what was kept and read on.
 void conn_unblock(conn *c);
+// Answers have been given that the protocol owed: what waited for them goes on, input or the end of the peer's stream.
+void conn_answered(conn *c);
 // Peer as text: "192.0.2.1:4711", "[2001:db8::1]:4711", "unix". Returns out.
 #define CONN_PEER_TEXT 56
 const char *conn_peer_text(const conn *c, char out[CONN_PEER_TEXT]);

@@ -246,7 +246,8 @@ void inflow_settle(conn *c) {
     bool all_fed = goodbye || (c->stash_start == c->stash_used && !conn_reading_stopped(c));
     if (all_fed) stash_free(c);
     if (all_fed && (c->flags & CONN_RECV_EOF)) {
-        end_of_stream(c);
+        // It says no more, but may listen: what it is owed goes out first (conn_answered).
+        if (goodbye || c->proto->owes == NULL || !c->proto->owes(c)) end_of_stream(c);
         return;
     }
     conn_read_on(c);

@@ -233,8 +233,8 @@ static void session_subscribed(void *session, int result) {
     int reason = session_handle(c, result == 0 ? EVENT_IN_FORCE : EVENT_REFUSED, NULL, 0);
     if (reason > 0) {
         conn_close(c, (close_reason)reason);
-    } else if (c->flags & CONN_BLOCKED) {
-        conn_unblock(c);
+    } else {
+        conn_answered(c);
     }
 }
 
@@ -298,7 +298,7 @@ static int act_heartbeat(conn *c, u8 *data, u32 len) {
 
 static int act_block(conn *c, u8 *data, u32 len) {
     (void)c, (void)data, (void)len;
-    return PROTO_WAITING; // session_subscribed unblocks
+    return PROTO_WAITING; // until session_subscribed
 }
 
 static int act_open(conn *c, u8 *data, u32 len) {
@@ -318,7 +318,7 @@ static void owed_settled(pledge_line *line) {
         if (reason == CLOSE_NO_MEMORY || reason == CLOSE_SLOW_CONSUMER) conn_close(c, (close_reason)reason);
         else if (reason > 0) conn_close_after_flush(c, (close_reason)reason);
     }
-    if (c->reason == CLOSE_NONE && (c->flags & CONN_BLOCKED) != 0) conn_unblock(c);
+    if (c->reason == CLOSE_NONE) conn_answered(c);
 }
 
 static int act_publish(conn *c, u8 *data, u32 len) {
@@ -419,6 +419,12 @@ static int publish_packet(conn *c, u8 *data, u32 len) {
     return session_handle(c, len == FRAME_HEADER_BYTES ? EVENT_HEARTBEAT : EVENT_FRAME, data, len);
 }
 
+// A device may say all it has to say and shut its side: it still listens for its acknowledgements.
+static bool publish_owes(const conn *c) {
+    const frame_session *s = c->proto_state;
+    return s != NULL && (s->state == STATE_WAITING || s->owed.count > 0);
+}
+
 static void publish_closed(conn *c) {
     auth_forget(c);
     if (c->proto_state == NULL) return;
@@ -462,6 +468,7 @@ const proto proto_frame_publish = {
     .packet_size = publish_packet_size,
     .packet = publish_packet,
     .owner_by_id = true,
+    .owes = publish_owes,
     .closed = publish_closed,
     .recheck = publish_recheck,
     .client_id = publish_client_id,

@@ -74,6 +74,16 @@ def test_half_close_right_behind_the_hello(gateway):
             assert device.expect_end() == ("eof", b"")
 
 
+def test_half_close_behind_nothing_but_the_hello(gateway):
+    """It moves to the worker of its id, waits there for its subscription, and hears that it is known."""
+    for i in range(20):
+        with Device(gateway.address("devices")) as device:
+            device.send(hello(f"n-{i}"))
+            device.half_close()
+            device.expect(ack(0))
+            assert device.expect_end() == ("eof", b"")
+
+
 def test_bad_hellos(gateway):
     scenarios.bad_hellos(gateway)
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness import engines
-from harness.client import Device, frame
+from harness.client import Device, ack, frame, hello
 from harness.gateway import Gateway
 from harness.wait import until
 
@@ -226,6 +226,16 @@ def test_acknowledged_frames_reach_a_durable_subscriber(gateway):
     crash(gateway)
     with durable(gateway, "frames") as s:
         assert receive(s, 100) == list(range(100))
+
+
+def test_frames_are_acknowledged_to_a_device_that_has_shut_its_side(gateway):
+    subscriber_away(gateway, "last", "devices/+/up", 1)
+    for i in range(8):
+        with Device(gateway.address("devices")) as device:
+            device.send(hello(f"d{i}") + frame(b"%d" % i) + frame(b"%d" % (100 + i)))
+            device.half_close()
+            device.expect(ack(0) + ack(1) + ack(2))
+            assert device.expect_end() == ("eof", b"")
 
 
 def test_clean_stop_and_start(gateway):
