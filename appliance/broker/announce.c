@@ -63,6 +63,7 @@ int announce_reconcile(broker *b, interest *it) {
         p->announce.share_id = g->id;
         p->announce.online = g->counts[1];
         p->announce.members = g->counts[0] + g->counts[1];
+        p->announce.keepers = g->keepers;
         g->stale_mask &= ~change;
     }
     it->in_flight_mask |= change;

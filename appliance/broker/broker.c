@@ -19,6 +19,7 @@ static void broker_retry(timer_node *node, void *context) {
     announce_retry(b);
     route_retry(b);
     groups_retry(b);
+    groups_answer(b);
     retained_retry(b);
     if (b->durable.resuming) exchange_resume(b);
 }

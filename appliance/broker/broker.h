@@ -57,6 +57,7 @@ typedef struct delivery {
     u8 qos;           // the lower of the publication's and the highest one granted
     bool retain;      // flag to be sent
     bool retained;    // from the retained store (broker/retained.h)
+    bool keep;        // shared: no member has room, so it is to wait in this one's queue
     u32 share;        // not 0: through a shared subscription; for broker_redistribute
     broker *broker;   // the broker's own, as is the next
     struct message **stored;

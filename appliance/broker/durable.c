@@ -244,6 +244,7 @@ int durable_store_one(broker *b, subscriber *who, const publication *p, const me
     int result = b->durable.behind > 0 ? -EAGAIN : record_append(b, &r, NULL, w, &pos, &bytes);
     if (result < 0) pos = 0;
     else b->durable.appended = pos;
+    if (result < 0 && result != -EAGAIN) b->durable.pick_failure = result;
     who->ops->stored(who, pos, bytes, bytes);
     return result;
 }

@@ -22,10 +22,12 @@ struct durable_hold {
     broker *broker;
     parcel *parcel;         // to be sent; NULL: a slot's, or waiting for its record
     parcel_slot *slot;      // to be returned
+    pledge *owed;           // to be told
     durable_hold *next, **at; // in durable_part.unconfirmed
     store_pos pos;
     u64 targets;
     u32 part_bytes;
+    u32 parcels;            // on their way for it
 };
 
 durable_hold *exchange_hold(broker *b) {
@@ -55,6 +57,27 @@ void slot_hold_return(durable_hold *h, parcel_slot *slot, store_pos pos) {
     h->slot = slot;
     h->waiter.done = slot_committed;
     store_wait(h->broker->durable.log, pos, &h->waiter);
+}
+
+// --- pledges ---
+
+static void pledge_committed(store_waiter *w, int result) {
+    durable_hold *h = CONTAINER_OF(w, durable_hold, waiter);
+    pledge *owed = h->owed;
+    exchange_hold_free(h);
+    pledge_part_done(owed, result);
+}
+
+void pledge_on_log_too(broker *b, pledge *p, store_pos pos) {
+    durable_hold *h = exchange_hold(b);
+    if (h == NULL) {
+        if (p->result == 0) p->result = -ENOMEM; // it is sent again
+        return;
+    }
+    h->owed = p;
+    h->waiter.done = pledge_committed;
+    pledge_on_part(p);
+    store_wait(b->durable.log, pos, &h->waiter);
 }
 
 // --- exchanges ---
@@ -92,6 +115,7 @@ static void exchange_committed(store_waiter *w, int result) {
 
 void exchange_send(durable_hold *h, parcel *p, store_pos pos, u32 part_bytes, u64 targets) {
     h->parcel = p;
+    h->parcels = 1;
     h->pos = pos;
     h->part_bytes = part_bytes;
     h->targets = targets;
@@ -104,7 +128,12 @@ void exchange_send(durable_hold *h, parcel *p, store_pos pos, u32 part_bytes, u6
     store_wait(h->broker->durable.log, pos, &h->waiter);
 }
 
+void exchange_goes_on(durable_hold *h) {
+    h->parcels++;
+}
+
 void exchange_returned(broker *b, const parcel *p) {
+    if (--p->hold->parcels > 0) return;
     if (b->durable.confirmed != NULL) b->durable.confirmed(b->durable.context, p->hold->pos);
     end(p->hold);
 }
@@ -168,6 +197,7 @@ static bool send_again(durable_hold *h, const store_record *record) {
     }
     made->hold = h;
     h->parcel = made;
+    h->parcels = 1;
     counter_add(&b->in_transit, 1);
     parcel_post(b, made);
     return true;

@@ -21,6 +21,7 @@ typedef struct routing {
     route_hits hits;
     u32 picks_base, pick_count; // in broker.picks
     u32 remote_picks;
+    bool picks_kept;            // a member of one of the groups may have it put into the log
     u64 pick_mask;              // other workers that were chosen
     int keeper;                 // worker that keeps the retained message, -1 = not retained
     u64 awaited_mask;           // other workers whose disks the publisher's answer waits for
@@ -45,15 +46,22 @@ static int no_memory(const broker *b) {
 static void pick_choose(broker *b, routing *r, share_group *g, route_pick *pick) {
     *pick = (route_pick){.group = g, .target = b->owner->index};
     if (g->first != NULL && r->p->qos > 0) return;
-    int to = group_choose(b, g, g->full_mask, false);
+    int to = group_choose(b, g, g->full_mask, SHARE_ONLINE);
     if (to < 0 && r->p->qos > 0 && g->full_mask == 0) {
-        to = group_choose(b, g, 0, true);
-        pick->offline = to >= 0;
+        to = group_choose(b, g, 0, SHARE_AWAY);
+        if (to >= 0) pick->mode = SHARE_AWAY;
     }
     if (to < 0 || (u32)to == b->owner->index) return;
     pick->target = (u32)to;
     r->remote_picks++;
     r->pick_mask |= worker_bit((u32)to);
+}
+
+// Whether the log takes what a group may have to put there. Refused now, while that is possible.
+static int picks_room(const broker *b, const routing *r) {
+    if (!r->picks_kept) return 0;
+    int result = store_room(b->durable.log, STORE_KEEP, r->p->topic_len + r->p->props_len + r->p->payload_len);
+    return result == -ENOSPC ? -EDQUOT : result;
 }
 
 static int picks_make(broker *b, routing *r) {
@@ -63,6 +71,7 @@ static int picks_make(broker *b, routing *r) {
             if (!scratch_push_room(b, &b->picks)) return no_memory(b);
             pick_choose(b, r, g, pick_at(b, b->picks.used++));
             r->pick_count++;
+            if (r->p->qos > 0 && !r->picks_kept) r->picks_kept = group_needs_log(b, g);
         }
     }
     return 0;
@@ -77,7 +86,7 @@ static void picks_write(broker *b, const routing *r, parcel *p) {
         remote->outstanding++;
         *out++ = (parcel_pick){.tried_mask = worker_bit(pick->target), .home = pick->group->id,
                                .there = remote->id, .target = (u16)pick->target,
-                               .offline = pick->offline};
+                               .mode = (u8)pick->mode};
     }
 }
 
@@ -116,7 +125,8 @@ static int keep_here(broker *b, routing *r) {
 static int waits_make(broker *b, routing *r, bool owed) {
     const durable_part *d = &b->durable;
     if (r->p->qos == 0) return 0;
-    bool here = r->p->retain || streams_taking(b->owner->streams) > 0 || counter_get(&d->subscribers) > 0;
+    bool here = r->picks_kept || r->p->retain || streams_taking(b->owner->streams) > 0 ||
+                counter_get(&d->subscribers) > 0;
     if (owed && (here || r->awaited_mask != 0)) {
         r->owed = pledge_create(b);
         if (r->owed == NULL) return no_memory(b);
@@ -153,7 +163,8 @@ static int prepare(broker *b, routing *r, bool owed) {
     bool log = b->durable.log != NULL;
     if (log) {
         b->durable.appended = 0;
-        result = r->p->qos > 0 && b->durable.behind > 0 ? -EAGAIN : waits_make(b, r, owed);
+        result = r->p->qos > 0 && b->durable.behind > 0 ? -EAGAIN : picks_room(b, r);
+        if (result == 0) result = waits_make(b, r, owed);
     }
     if (result == 0) result = keep_here(b, r); // near the end: what is refused is not stored either
     if (result == 0 && log) result = write_here(b, r);
@@ -167,11 +178,12 @@ static void picks_deliver_here(broker *b, routing *r) {
     for (u32 i = r->picks_base; i < r->picks_base + r->pick_count; i++) {
         route_pick pick = *pick_at(b, i);
         if (pick.target != b->owner->index) continue;
+        b->durable.busy = false;
         if (pick.group->first != NULL && r->p->qos > 0) {
             (void)group_wait(b, pick.group, r->p, &r->stored);
-        } else if (!group_deliver(b, pick.group, r->p, &r->stored, pick.offline, NULL)) {
+        } else if (!group_deliver(b, pick.group, r->p, &r->stored, pick.mode, NULL)) {
             u64 tried_mask = worker_bit(b->owner->index);
-            group_place(b, pick.group, r->p, &r->stored, tried_mask, pick.offline);
+            group_place(b, pick.group, r->p, &r->stored, tried_mask, pick.mode);
         }
     }
 }
@@ -190,7 +202,7 @@ static void send_parcel(broker *b, routing *r) {
     r->parcel = NULL;
     picks_write(b, r, p);
     counter_add(&b->in_transit, 1);
-    if (r->owed != NULL && r->awaited_mask != 0) {
+    if (r->owed != NULL && (r->awaited_mask != 0 || (r->picks_kept && r->remote_picks > 0))) {
         p->owed = r->owed;
         pledge_on_part(r->owed);
     }
@@ -207,7 +219,11 @@ static void perform(broker *b, routing *r) {
     if (r->parcel != NULL) send_parcel(b, r);
     if (r->p->retain) retained_overtake(b, &b->retained, r->p);
     hits_deliver(b, &r->hits, r->p, &r->stored);
+    pledge *outer = b->durable.owed;
+    b->durable.owed = r->owed;
+    b->durable.pick_failure = 0;
     picks_deliver_here(b, r);
+    b->durable.owed = outer;
 }
 
 // What the publisher waits for, NULL: for nothing.
@@ -215,6 +231,7 @@ static pledge *owed_take(broker *b, routing *r) {
     pledge *owed = r->owed;
     if (owed == NULL) return NULL;
     r->owed = NULL;
+    owed->result = b->durable.pick_failure; // the publisher sends it again
     if (b->durable.appended != 0) pledge_on_log(owed, b->durable.log, b->durable.appended);
     if (owed->waits > 0) return owed;
     pledge_discard(owed);
@@ -312,6 +329,7 @@ static int receive(broker *b, parcel_slot *slot) {
             return 0;
         }
         b->durable.appended = 0;
+        b->durable.pick_failure = 0;
         bool writes = slot->store || durable_expects(b, &p->message);
         if (writes && (durable_state(b) == -EAGAIN || (hold = exchange_hold(b)) == NULL)) return -ENOMEM;
     }
@@ -320,6 +338,7 @@ static int receive(broker *b, parcel_slot *slot) {
     if (result == 0) {
         picks_received(b, p, &stored);
         if (slot->store) store_received(b, slot, &stored);
+        if (slot->failure == 0) slot->failure = (u8)-b->durable.pick_failure;
     }
     if (stored != NULL) message_unref(stored);
     broker_leave(b);

@@ -60,6 +60,7 @@ struct subscription {
     u8 retain_handling;
     bool no_local : 1, retain_as_published : 1;
     bool online : 1;                  // shared: in which ring of the group
+    bool keeps : 1;                   // shared: what it is given is in the log
     bool early : 1;                   // gets messages before it is in force: it was, in an earlier life
 };
 _Static_assert(sizeof(subscription) == 96, "a size class of the pool");
@@ -77,6 +78,7 @@ _Static_assert(sizeof(route_filter) == 64, "one cache line");
 typedef struct share_remote {
     u32 id;          // of the group there
     u32 online, members;
+    u32 keepers;     // of those online, whose queue is in the log
     u32 outstanding; // picks on their way
     u32 load;        // of the member that took the last one
 } share_remote;
@@ -84,6 +86,7 @@ typedef struct share_remote {
 typedef struct share_waiting {
     struct share_waiting *next;
     message *message;
+    pledge *owed; // the publisher's, whose answer waits with it; NULL: it has been answered
 } share_waiting;
 
 // Members of one share name and filter, here and elsewhere.
@@ -94,6 +97,7 @@ struct share_group {
     share_group *next;     // of the filter
     subscription *members[2]; // rings: offline, online; the first one is next to be served
     u32 counts[2];         // not ended ones
+    u32 keepers;           // of those online, whose queue is in the log
     u64 stale_mask;        // workers to be told of other counts
     u64 remote_mask;       // workers with members
     u64 full_mask;         // workers whose online members took none lately
@@ -125,6 +129,10 @@ typedef struct parcel_slot {
     u16 target;               // worker this slot is for
 } parcel_slot;
 
+// Which members of a group are asked to take a message: those online that have room; those that are away; those online
+// that keep it on disk until they have room.
+typedef enum share_mode { SHARE_ONLINE, SHARE_AWAY, SHARE_KEPT } share_mode;
+
 // A group that a message is to be given to, once, on one worker.
 typedef enum pick_state { PICK_OPEN, PICK_TAKEN, PICK_UNTAKEN } pick_state;
 typedef struct parcel_pick {
@@ -132,7 +140,7 @@ typedef struct parcel_pick {
     u32 home, there; // the group's number at the origin and at the target
     u32 load;        // of the member that took it
     u16 target;
-    bool offline;    // to one that is not connected
+    u8 mode;         // share_mode
     u8 state;        // pick_state
 } parcel_pick;
 
@@ -140,7 +148,7 @@ typedef struct parcel_announce {
     interest *of;  // at home
     bool adds;     // subscribe, not unsubscribe
     u32 share_len; // 0 = not a group; its name lies behind the filter
-    u32 share_id, online, members;
+    u32 share_id, online, members, keepers;
 } parcel_announce;
 // In front of the body: for each slot the receiver's last serial when it learned of the filter.
 
@@ -189,7 +197,7 @@ typedef struct route_hit {
 typedef struct route_pick {
     share_group *group;
     u32 target;
-    bool offline;
+    share_mode mode;
 } route_pick;
 
 // What goes into the log (durable.c).
@@ -208,6 +216,13 @@ typedef struct durable_part {
     bool resuming;       // those of an earlier life are being sent again
     u32 behind;          // sessions whose present state could not be written yet: nothing is promised to any
     u64 source_seen[LIMIT_WORKERS_MAX]; // position of the last record that came from each other worker
+    // Of the message at hand, while it is placed in groups: the publisher's pledge, which waits for each place it
+    // is sent to, NULL: nobody waits; its exchange, which goes along; whether it was a ring or the log that had no
+    // room just now; and what the log said, when it did not take it.
+    pledge *owed;
+    durable_hold *hold;
+    bool busy;
+    int pick_failure;
     int claim_failure;   // a claim that there was no memory for
     retained_cursor *checkpoint; // walks the retained messages, NULL = none under way
     bool checkpoint_again;       // the one it stands on has not been written yet
@@ -232,6 +247,7 @@ struct broker {
     subscription *ended; // to be freed when busy falls to 0
     interest *lagging;
     share_group *waiting;
+    share_waiting *answered; // placed or given up: their publishers are to be told in a turn of the loop
     parcel_slot *stalled, *stalled_tail; // messages received that there was no memory for, and what follows
     u64 outbox_mask;     // workers with something in their outbox
     outbox outboxes[LIMIT_WORKERS_MAX];
@@ -290,24 +306,30 @@ bool subscriber_is_online(const subscriber *s);
 // A member's subscription goes into the ring it belongs to, or out.
 void group_add(broker *b, subscription *s);
 void group_unlink(subscription *s);
+// It counts as a member, by one more or one less: of the ring it is in.
+void group_count(share_group *g, const subscription *s, int change);
+// Whether what the subscription is given is in the log has become known, or has changed.
+void group_keeps(share_group *g, subscription *s);
+// Whether a message may be put into the log for it, here or elsewhere.
+bool group_needs_log(const broker *b, const share_group *g);
 // Its counts are other ones than before.
 void group_changed(broker *b, share_group *g);
 void group_remote_set(broker *b, share_group *g, u32 from, const parcel_announce *a);
 
 // --- shared_place.c ---
 // The worker that is to give the message to one of its members, -1 when there is none left.
-int group_choose(broker *b, share_group *g, u64 tried_mask, bool offline);
+int group_choose(broker *b, share_group *g, u64 tried_mask, share_mode mode);
 // To one local member. False: nobody took it. load (may be NULL): of the member that did.
-bool group_deliver(broker *b, share_group *g, const publication *p, message **stored, bool offline,
-                   u32 *load);
+bool group_deliver(broker *b, share_group *g, const publication *p, message **stored, share_mode mode, u32 *load);
 // To any member anywhere, or it waits, or it is dropped and counted; as a part of its cases asks.
-void group_place(broker *b, share_group *g, const publication *p, message **stored, u64 tried_mask,
-                 bool offline);
+void group_place(broker *b, share_group *g, const publication *p, message **stored, u64 tried_mask, share_mode mode);
 // Waits until a member has room. False: dropped and counted.
 bool group_wait(broker *b, share_group *g, const publication *p, message **stored);
 void group_drain(broker *b, share_group *g);
 void group_waiting_free(broker *b, share_group *g);
 void groups_retry(broker *b);
+// Tells the publishers of messages that no longer wait.
+void groups_answer(broker *b);
 // The picks of a message for this worker; those of one that came back.
 void picks_received(broker *b, parcel *p, message **stored);
 void picks_returned(broker *b, parcel_slot *slot);
@@ -363,10 +385,14 @@ durable_hold *exchange_hold(broker *b);
 void exchange_hold_free(durable_hold *h);
 // Sends the parcel when its record here, of which part_bytes are kept for it, is on disk. The hold is given up.
 void exchange_send(durable_hold *h, parcel *p, store_pos pos, u32 part_bytes, u64 targets);
-// All slots of its parcel are back.
+// One more parcel carries it, to another worker than the first.
+void exchange_goes_on(durable_hold *h);
+// All slots of a parcel of it are back.
 void exchange_returned(broker *b, const parcel *p);
 // Whether a message from another worker's record has been met, now or in an earlier life.
 bool exchange_is_known(const broker *b, const publication *p);
+// One more commit of this log that a pledge waits for; without memory for that it fails.
+void pledge_on_log_too(broker *b, pledge *p, store_pos pos);
 // The slot goes home when everything up to pos is on disk. The hold is given up.
 void slot_hold_return(durable_hold *h, parcel_slot *slot, store_pos pos);
 

@@ -90,6 +90,30 @@ void group_add(broker *b, subscription *s) {
     ring_add(&s->group->members[s->online], s);
 }
 
+void group_count(share_group *g, const subscription *s, int change) {
+    g->counts[s->online] += (u32)change;
+    if (s->online && s->keeps) g->keepers += (u32)change;
+}
+
+void group_keeps(share_group *g, subscription *s) {
+    group_count(g, s, -1);
+    s->keeps = s->subscriber->durable && s->qos > 0;
+    group_count(g, s, 1);
+}
+
+// One that is away has a session, which is in the log. With members online of which none has one nothing is.
+bool group_needs_log(const broker *b, const share_group *g) {
+    u32 online = g->counts[ONLINE], away = g->counts[OFFLINE], keepers = g->keepers;
+    if (b->durable.log == NULL) return false;
+    for (u64 mask = g->remote_mask; mask != 0; mask &= mask - 1) {
+        const share_remote *r = &g->remote[__builtin_ctzll(mask)];
+        online += r->online;
+        away += r->members - r->online;
+        keepers += r->keepers;
+    }
+    return keepers > 0 || (online == 0 && away > 0);
+}
+
 void group_unlink(subscription *s) {
     ring_remove(&s->group->members[s->online], s);
 }
@@ -106,6 +130,7 @@ void group_remote_set(broker *b, share_group *g, u32 from, const parcel_announce
     r->id = a->share_id;
     r->online = a->adds ? a->online : 0;
     r->members = a->adds ? a->members : 0;
+    r->keepers = a->adds ? a->keepers : 0;
     if (a->adds) {
         g->remote_mask |= worker_bit(from);
     } else {

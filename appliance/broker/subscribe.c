@@ -92,7 +92,7 @@ void subscription_end(broker *b, subscription *s) {
     b->ended = s;
     counter_sub(&b->subscription_count, 1);
     if (s->group == NULL) return;
-    s->group->counts[s->online]--;
+    group_count(s->group, s, -1);
     counter_sub(&b->shared_count, 1);
 }
 
@@ -155,7 +155,7 @@ static subscription *subscription_create(broker *b, route_filter *f, share_group
     *s = (subscription){.filter = f, .group = g, .subscriber = who};
     if (g != NULL) {
         group_add(b, s);
-        g->counts[s->online]++;
+        group_count(g, s, 1);
         counter_add(&b->shared_count, 1);
     } else {
         ring_add(&f->first, s);
@@ -184,6 +184,9 @@ static int subscribe_to(broker *b, route_filter *f, share_group *g, subscriber *
     *existed = s != NULL;
     if (s != NULL) {
         options_set(s, o);
+        bool kept = s->keeps;
+        if (g != NULL) group_keeps(g, s);
+        if (s->keeps != kept) group_changed(b, g);
         if (s->waiting == NULL) return 0;
         broker_subscribed replaced = s->waiting;
         void *replaced_context = s->context;
@@ -196,7 +199,10 @@ static int subscribe_to(broker *b, route_filter *f, share_group *g, subscriber *
     if (s == NULL) return -ENOMEM;
     options_set(s, o);
     interest *it = interest_of(s);
-    if (g != NULL) g->stale_mask = b->others_mask;
+    if (g != NULL) {
+        group_keeps(g, s);
+        g->stale_mask = b->others_mask;
+    }
     int result = announce_reconcile(b, it);
     if (result < 0) {
         subscription_end(b, s);
@@ -314,10 +320,10 @@ void broker_subscriber_changed(broker *b, subscriber *who) {
         share_group *g = s->group;
         waits = waits || g->waiting > 0;
         if (s->online == online) continue;
-        g->counts[s->online]--;
+        group_count(g, s, -1);
         group_unlink(s);
         group_add(b, s);
-        g->counts[s->online]++;
+        group_count(g, s, 1);
         group_changed(b, g);
     }
     if (waits) broker_retry_now(b);

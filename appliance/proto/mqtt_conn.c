@@ -31,7 +31,7 @@ void mqtt_disconnect_send(const mqtt_session *s, conn *c, u8 reason, const char 
     u8 room[256], out[sizeof(room) + 16];
     mqtt_property_list list = {.data = room, .capacity = sizeof(room)};
     mqtt_goodbye goodbye = {.reason = reason};
-    if (s->version != MQTT_5) return;
+    if (s->version != MQTT_5 || s->greeting != NULL) return; // nothing goes before the CONNACK
     if (text != NULL) {
         (void)mqtt_property_put_bytes(&list, MQTT_REASON_STRING,
                                       (mqtt_bytes){(const u8 *)text, (u32)strlen(text)});
@@ -132,6 +132,7 @@ static int mqtt_packet_in(conn *c, u8 *data, u32 len) {
     }
     if (UNLIKELY(s == NULL) && auth_exchange_of(c) == NULL) return mqtt_connect_take(c, data, len);
     if (UNLIKELY(s != NULL && s->subscribing != NULL) && mqtt_subscribe_waits(s)) return PROTO_WAITING;
+    if (UNLIKELY(s != NULL && s->greeting != NULL)) return PROTO_WAITING;
     mqtt_codec codec = codec_of(c);
     mqtt_packet packet;
     mqtt_fault fault = mqtt_parse(&codec, data, len, &packet);

@@ -4,6 +4,9 @@
 // the worker that owns the id all connections with that id come one after the other, so a take-over is
 // in order however they arrived.
 //
+// A client that finds no session is told so when the sessions that have ended are so on disk: one that a clean start
+// has wiped does not come back after a power cut. Until then its packets wait.
+//
 // Nothing of a session is touched before the CONNECT has passed all checks. An id that is chosen here is one
 // of this worker's own, so that the connection stays.
 #include <string.h>
@@ -21,14 +24,32 @@
 
 // --- CONNACK ---
 
-static int connack_send(conn *c, mqtt_version version, u32 bytes_max, const mqtt_connack *answer) {
-    u8 out[LIMIT_MQTT_CONNACK_BYTES + 16];
-    int bytes = mqtt_write_connack(version, answer, out, sizeof(out));
+#define CONNACK_ROOM (LIMIT_MQTT_CONNACK_BYTES + 16u)
+
+struct mqtt_greeting {
+    mqtt_session *session;
+    pledge_line owed;   // what it waits for
+    u32 len;
+    bool clean_start;   // of the CONNECT
+    u8 packet[];
+};
+
+static u32 connack_write(mqtt_version version, const mqtt_connack *answer, u8 out[CONNACK_ROOM]) {
+    int bytes = mqtt_write_connack(version, answer, out, CONNACK_ROOM);
     ASSERT(bytes > 0);
-    // One that takes no CONNACK can not be spoken to.
-    if ((u32)bytes > bytes_max) return CLOSE_NOT_SUPPORTED;
+    return (u32)bytes;
+}
+
+static int packet_send(conn *c, const u8 *packet, u32 len) {
     counter_add(&c->owner->metrics.mqtt_packets_out[MQTT_CONNACK], 1);
-    return conn_send(c, out, (u32)bytes);
+    return conn_send(c, packet, len);
+}
+
+static int connack_send(conn *c, mqtt_version version, u32 bytes_max, const mqtt_connack *answer) {
+    u8 out[CONNACK_ROOM];
+    u32 bytes = connack_write(version, answer, out);
+    // One that takes no CONNACK can not be spoken to.
+    return bytes > bytes_max ? (int)CLOSE_NOT_SUPPORTED : packet_send(c, out, bytes);
 }
 
 typedef struct refusal {
@@ -209,8 +230,80 @@ static void connack_properties(const mqtt_session *s, const listener_config *con
     }
 }
 
+static void tell_event(const mqtt_session *s, bool clean_start, bool present) {
+    char peer[CONN_PEER_TEXT];
+    event_connect e = {
+        .client = s->id,
+        .client_len = s->client.id_len,
+        .peer = conn_peer_text(s->conn, peer),
+        .listener = mqtt_conf(s->conn)->name,
+        .version = s->version,
+        .keep_alive_s = s->keep_alive_s,
+        .expiry_s = s->expiry_s,
+        .clean_start = clean_start,
+        .session_present = present,
+    };
+    events_connect(s->owner, &e);
+}
+
+// Its client knows that it is connected.
+static void session_begins(mqtt_session *s, bool clean_start, bool present) {
+    if (s->owner->conf->events) tell_event(s, clean_start, present);
+    mqtt_queue_resume(s);
+    mqtt_queue_pump(s);
+}
+
+static void greeting_free(mqtt_session *s) {
+    mqtt_greeting *g = s->greeting;
+    pledge_line_abandon(&g->owed);
+    s->greeting = NULL;
+    pool_free(mqtt_pool(s), g, sizeof(*g) + g->len);
+}
+
+// A disk that takes nothing any more is no reason to let nobody in: the session in memory is what there is.
+static void greeting_due(pledge_line *line) {
+    mqtt_greeting *g = CONTAINER_OF(line, mqtt_greeting, owed);
+    mqtt_session *s = g->session;
+    conn *c = s->conn;
+    bool clean_start = g->clean_start;
+    u32 word;
+    int failure;
+    if (c->reason != CLOSE_NONE || !pledge_line_take(line, &word, &failure)) return;
+    int reason = packet_send(c, g->packet, g->len);
+    greeting_free(s);
+    if (reason != 0) {
+        mqtt_will_free(s); // it was never a client
+        conn_close(c, (close_reason)reason);
+        return;
+    }
+    session_begins(s, clean_start, false);
+    conn_answered(c);
+}
+
+// Keeps the CONNACK until what it waits for is on disk.
+static int greeting_make(mqtt_session *s, pledge *owed, const u8 *packet, u32 len, bool clean_start) {
+    mqtt_greeting *g = pool_alloc(mqtt_pool(s), sizeof(*g) + len);
+    if (g == NULL) {
+        pledge_forget(owed);
+        return CLOSE_NO_MEMORY;
+    }
+    *g = (mqtt_greeting){.session = s, .owed.settled = greeting_due, .len = len, .clean_start = clean_start};
+    memcpy(g->packet, packet, len);
+    pledge_line_add(&g->owed, owed, 0);
+    s->greeting = g;
+    return 0;
+}
+
+void mqtt_connect_detach(mqtt_session *s) {
+    if (s->greeting == NULL) return;
+    greeting_free(s);
+    mqtt_will_free(s); // it was never a client
+}
+
+// Sends the CONNACK, or keeps it (s->greeting).
 static int accept_send(mqtt_session *s, const mqtt_connect *k, bool present, mqtt_bytes auth_data) {
-    u8 room[LIMIT_MQTT_CONNACK_BYTES];
+    u8 room[LIMIT_MQTT_CONNACK_BYTES], out[CONNACK_ROOM];
+    pledge *owed = NULL;
     mqtt_property_list list = {.data = room, .capacity = sizeof(room)};
     mqtt_connack answer = {.session_present = present && s->version != MQTT_3_1};
     if (s->version == MQTT_5) {
@@ -221,7 +314,10 @@ static int accept_send(mqtt_session *s, const mqtt_connect *k, bool present, mqt
         }
         answer.props = mqtt_property_list_end(&list);
     }
-    return connack_send(s->conn, s->version, s->packet_bytes_max, &answer);
+    u32 bytes = connack_write(s->version, &answer, out);
+    if (bytes > s->packet_bytes_max) return CLOSE_NOT_SUPPORTED; // it can not be spoken to
+    if (!present && mqtt_durable_owe_ended(s, &owed) < 0) return CLOSE_NO_MEMORY;
+    return owed == NULL ? packet_send(s->conn, out, bytes) : greeting_make(s, owed, out, bytes, k->clean_start);
 }
 
 // --- the session ---
@@ -240,22 +336,6 @@ static mqtt_session *session_claim(conn *c, const mqtt_connect *k, const char *i
     }
     if (!mqtt_sessions_has_room(w->sessions)) return NULL;
     return mqtt_session_create(w, id, len);
-}
-
-static void tell_event(const mqtt_session *s, const mqtt_connect *k, bool present) {
-    char peer[CONN_PEER_TEXT];
-    event_connect e = {
-        .client = s->id,
-        .client_len = s->client.id_len,
-        .peer = conn_peer_text(s->conn, peer),
-        .listener = mqtt_conf(s->conn)->name,
-        .version = s->version,
-        .keep_alive_s = s->keep_alive_s,
-        .expiry_s = s->expiry_s,
-        .clean_start = k->clean_start,
-        .session_present = present,
-    };
-    events_connect(s->owner, &e);
 }
 
 // Its will is published in its name: judged like a message of its own.
@@ -313,9 +393,7 @@ static int session_open(conn *c, const mqtt_connect *k, const char *id, u32 len,
         mqtt_will_free(s); // it was never a client
         return result;
     }
-    if (c->owner->conf->events) tell_event(s, k, present);
-    mqtt_queue_resume(s);
-    mqtt_queue_pump(s);
+    if (s->greeting == NULL) session_begins(s, k->clean_start, present);
     return 0;
 }
 

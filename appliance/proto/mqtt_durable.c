@@ -134,6 +134,8 @@ bool mqtt_durable_flush(mqtt_durable *d) {
     if (result < 0 && result != -EIO) return false;
     d->used = 0;
     if (result == 0) d->last_pos = pos;
+    if (result == 0 && d->ended) d->ended_pos = pos;
+    d->ended = false;
     flushed(d, result == 0 ? pos : 0, result);
     return true;
 }
@@ -171,6 +173,7 @@ void mqtt_durable_write(mqtt_durable *d, const mqtt_change *c) {
     if (d->used == 0) d->changes[d->used++] = MQTT_RECORD_CHANGES;
     (void)mqtt_change_write(d->changes + d->used, c);
     d->used += bytes;
+    d->ended = d->ended || c->kind == MQTT_CHANGE_GONE;
     flush_soon(d, 0);
 }
 
@@ -185,7 +188,7 @@ void mqtt_durable_change_id(mqtt_session *s, mqtt_change_kind kind, u16 id) {
     mqtt_durable_change(s, &c);
 }
 
-pledge *mqtt_durable_owe(mqtt_session *s) {
+pledge *mqtt_durable_owe(const mqtt_session *s) {
     mqtt_durable *d = mqtt_sessions_of(s)->durable;
     pledge *p = pledge_create(mqtt_broker(s));
     if (p == NULL) return NULL;
@@ -194,6 +197,18 @@ pledge *mqtt_durable_owe(mqtt_session *s) {
     while (*at != NULL) at = &(*at)->next;
     *at = &p->waiter;
     return p;
+}
+
+int mqtt_durable_owe_ended(const mqtt_session *s, pledge **owed) {
+    mqtt_durable *d = mqtt_sessions_of(s)->durable;
+    *owed = NULL;
+    if (d == NULL || (!d->ended && (d->ended_pos == 0 || store_is_durable(d->log, d->ended_pos)))) return 0;
+    if (d->ended) {
+        *owed = mqtt_durable_owe(s);
+    } else if ((*owed = pledge_create(mqtt_broker(s))) != NULL) {
+        pledge_on_log(*owed, d->log, d->ended_pos);
+    }
+    return *owed == NULL ? -ENOMEM : 0;
 }
 
 // --- holding ---

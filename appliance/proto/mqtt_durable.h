@@ -12,7 +12,8 @@
 //   PUBLISH of QoS 2   its packet identifier must be known again, or the client would take it for a new message
 //   PUBREL             the message must not be sent a second time
 //   PUBCOMP            the identifier is the client's again: a message under it is a new one
-//   SUBACK             a session that is found again must have the subscription
+//   SUBACK, UNSUBACK   a session that is found again must have the subscription, or have it no more
+//   CONNACK            of a clean start: the session that was there before must not be found again
 // A lost PUBACK or PUBCOMP of the client's only means that a message is sent again, which QoS 1 allows, or a
 // PUBREL.
 #ifndef SLUICE_PROTO_MQTT_DURABLE_H
@@ -59,6 +60,8 @@ struct mqtt_durable {
     u32 used, size;
     timer_node timer;          // writes them, due at once
     store_pos last_pos;        // of the last record written
+    store_pos ended_pos;       // of the last one that says that a session has ended
+    bool ended;                // what was gathered says so of one
     mqtt_keep *dirty;          // their snapshot has to be written
     mqtt_keep *flush;          // with entries held for changes not written yet
     mqtt_keep *later;          // to be pumped again in a moment: the log had no room, or too much to read
@@ -93,7 +96,9 @@ void mqtt_durable_write(mqtt_durable *d, const mqtt_change *c);
 // Writes what was gathered. False: not now.
 bool mqtt_durable_flush(mqtt_durable *d);
 // A pledge for all that was changed so far. NULL: no memory.
-pledge *mqtt_durable_owe(mqtt_session *s);
+pledge *mqtt_durable_owe(const mqtt_session *s);
+// The same for the sessions that have ended so far: *owed NULL: all that is on disk. 0 or -ENOMEM.
+int mqtt_durable_owe_ended(const mqtt_session *s, pledge **owed);
 // Holds an entry in flight until what was changed so far is on disk.
 void mqtt_durable_hold(mqtt_session *s, mqtt_entry *e);
 // Holds it until pos is on disk.

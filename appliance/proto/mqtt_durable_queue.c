@@ -211,7 +211,7 @@ delivery_result mqtt_durable_deliver(mqtt_session *s, delivery *d) {
     if (d->share != 0 || d->retained) {
         // It comes alone: a record of its own.
         bool waits = !flight_is_open(s);
-        if (waits && (d->retained || mqtt_session_online(s))) return DELIVERY_REFUSED;
+        if (waits && !d->keep && (d->retained || mqtt_session_online(s))) return DELIVERY_REFUSED;
         message_waiting w;
         k->claim = MQTT_CLAIM_NONE;
         if (!claim(s, d, &w)) return d->share != 0 ? DELIVERY_REFUSED : DELIVERY_DROPPED;

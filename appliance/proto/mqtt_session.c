@@ -189,6 +189,7 @@ void mqtt_session_detach(mqtt_session *s) {
     ASSERT(s->conn != NULL);
     conn *c = s->conn;
     mqtt_grant_detach(s);
+    mqtt_connect_detach(s);
     s->conn = NULL;
     c->proto_state = NULL;
     s->flags &= (u8)~MQTT_WORK_CLOSE;

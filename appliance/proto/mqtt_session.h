@@ -38,6 +38,7 @@ typedef struct mqtt_outbound mqtt_outbound;
 typedef struct mqtt_inbound mqtt_inbound;
 typedef struct mqtt_will mqtt_will;
 typedef struct mqtt_subscribing mqtt_subscribing;
+typedef struct mqtt_greeting mqtt_greeting;
 typedef struct mqtt_keep mqtt_keep;       // proto/mqtt_durable.h
 typedef struct mqtt_durable mqtt_durable;
 typedef struct mqtt_stream_sub mqtt_stream_sub; // proto/mqtt_stream.h
@@ -62,6 +63,7 @@ struct mqtt_session {
     auth_grant *grant;         // NULL: may do everything
     mqtt_subscribing *subscribing; // SUBSCRIBEs without SUBACK or with retained messages left
     mqtt_stream_sub *streams;  // subscriptions on $stream/
+    mqtt_greeting *greeting;   // the CONNACK that waits for the disk; NULL: it was sent
     mqtt_session *work_next;
     timer_node timer;          // the session's end, while away
     u32 expiry_s;              // as granted
@@ -164,6 +166,8 @@ int mqtt_connect_take(conn *c, const u8 *data, u32 len);
 // refused. Return as proto.packet.
 int mqtt_connect_finish(conn *c, const mqtt_connect *k, const auth_identity *who, mqtt_bytes auth_data);
 int mqtt_connect_refuse(conn *c, const mqtt_connect *k, auth_result result);
+// The connection is gone: a CONNACK that waits is not sent any more.
+void mqtt_connect_detach(mqtt_session *s);
 
 // --- mqtt_auth.c --- Enhanced authentication (5.0 section 4.12), and what a client may do.
 

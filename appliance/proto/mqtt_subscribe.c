@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // mqtt_subscribe.c: SUBSCRIBE and UNSUBSCRIBE. A SUBACK is sent when every filter of its packet is in force
 // on all workers; until then the client's next packets wait, so that what it publishes behind its SUBSCRIBE
-// reaches it. Then the retained messages are read, one filter after the other, as the client takes them.
+// reaches it. Then the retained messages are read, one filter after the other, as the client takes them. What a
+// durable session has (un)subscribed is on disk before it is told so.
 //
 // One record stands for a SUBSCRIBE from its arrival until the last of its retained messages: it holds a
-// copy of the filters that are still needed and the one reader that is active for the session at a time.
+// copy of the filters that are still needed and the one reader that is active for the session at a time. One for
+// an UNSUBSCRIBE lives until its answer.
 #include <errno.h>
 #include <string.h>
 
@@ -38,7 +40,9 @@ struct mqtt_subscribing {
     u32 over;                // filters refused because the client has too many
     subscribe_item *replaced; // by the same filter again, just now
     u16 packet_id;
-    bool answered;           // SUBACK sent, or nobody to send it to
+    u8 answer;               // MQTT_SUBACK or MQTT_UNSUBACK
+    bool answered;           // it was sent, or there is nobody to send it to
+    bool failed;             // what it says could not be written
     bool orphan;             // its connection is gone
     bool calling;            // inside mqtt_receive_subscribe
     bool changed;            // a subscription was made: a durable session has something to write
@@ -104,7 +108,7 @@ static u32 op_count(const mqtt_session *s) {
     return count;
 }
 
-static mqtt_subscribing *op_make(mqtt_session *s, const mqtt_subscribe *packet) {
+static mqtt_subscribing *op_make(mqtt_session *s, const mqtt_subscribe *packet, mqtt_type answer) {
     u64 bytes = sizeof(mqtt_subscribing) + (u64)packet->filters.count * sizeof(subscribe_item) +
                 packet->filters.len;
     if (bytes > UINT32_MAX) return NULL;
@@ -116,6 +120,7 @@ static mqtt_subscribing *op_make(mqtt_session *s, const mqtt_subscribe *packet) 
     op->bytes = (u32)bytes;
     op->count = packet->filters.count;
     op->packet_id = packet->packet_id;
+    op->answer = (u8)answer;
     mqtt_subscribing **at = &s->subscribing; // at the end
     while (*at != NULL) at = &(*at)->next;
     *at = op;
@@ -150,38 +155,50 @@ static int suback_send(mqtt_session *s, mqtt_type type, u16 packet_id, const u8 
     return result;
 }
 
-// Every filter is in force or refused. 0, or what packet() returns.
-static int op_answer(mqtt_subscribing *op) {
+static int codes_send(mqtt_subscribing *op) {
     mqtt_session *s = op->session;
     worker *w = s->owner;
-    int result = 0;
-    op->answered = true;
-    if (mqtt_session_online(s) && !op->orphan) {
-        u32 size;
-        u8 *codes = worker_buf_alloc(w, op->count, &size);
-        if (codes == NULL) return CLOSE_NO_MEMORY;
-        for (u32 i = 0; i < op->count; i++) {
-            u8 code = op->items[i].code;
-            codes[i] = s->version != MQTT_5 && code >= 0x80 ? MQTT_SUBACK_FAILURE : code;
-        }
-        result = suback_send(s, MQTT_SUBACK, op->packet_id, codes, op->count);
-        worker_buf_free(w, codes, size); // after an error the session may be gone
+    u32 size;
+    // An UNSUBACK of 3.x can not say no: the client comes back and asks again.
+    if (op->failed && op->answer == MQTT_UNSUBACK && s->version != MQTT_5) {
+        return mqtt_conn_fail(s->conn, MQTT_REASON_IMPLEMENTATION_SPECIFIC, CLOSE_LOG, NULL);
     }
+    u8 *codes = worker_buf_alloc(w, op->count, &size);
+    if (codes == NULL) return CLOSE_NO_MEMORY;
+    for (u32 i = 0; i < op->count; i++) {
+        u8 code = op->items[i].code;
+        codes[i] = s->version != MQTT_5 && code >= 0x80 ? MQTT_SUBACK_FAILURE : code;
+    }
+    int result = suback_send(s, (mqtt_type)op->answer, op->packet_id, codes, op->count);
+    worker_buf_free(w, codes, size); // after an error the session may be gone
+    return result;
+}
+
+// Every filter is in force or refused, or given up. 0, or what packet() returns.
+static int op_answer(mqtt_subscribing *op) {
+    mqtt_session *s = op->session;
+    op->answered = true;
+    int result = mqtt_session_online(s) && !op->orphan ? codes_send(op) : 0;
     if (result != 0 || s->subscribing == NULL) return result;
+    if (op->answer == MQTT_UNSUBACK) {
+        op_free(op);
+        return 0;
+    }
     if (s->subscribing == op || !s->subscribing->reader.started) read_next(op);
     return 0;
 }
 
 static void op_part_done(mqtt_subscribing *op);
 
-// The subscriptions are on disk. If they could not be written they hold while the gateway runs, which is the most there
-// is: the client is told that they are not what it asked for.
+// What was changed is on disk. If it could not be written it holds while the gateway runs, which is the most there
+// is: the client is told that it is not what it asked for.
 static void written(pledge_line *line) {
     mqtt_subscribing *op = CONTAINER_OF(line, mqtt_subscribing, owed);
     u32 word;
     int failure;
     if (!pledge_line_take(line, &word, &failure)) return;
     op->pending--;
+    op->failed = failure < 0;
     for (u32 i = 0; failure < 0 && i < op->count; i++) {
         if (op->items[i].code < MQTT_REASON_UNSPECIFIED) op->items[i].code = MQTT_REASON_IMPLEMENTATION_SPECIFIC;
     }
@@ -222,12 +239,25 @@ static void subscribed(void *context, int result) {
 static void op_part_done(mqtt_subscribing *op) {
     if (op->pending > 0 || op->calling) return;
     mqtt_session *s = op->session;
-    conn *c = op->orphan ? NULL : s->conn;
+    conn *c = s->conn; // of an orphan: its successor, whose packets waited as well
     int reason = op_answer(op); // s may be gone now
     if (c == NULL) return;
     if (reason == CLOSE_NO_MEMORY || reason == CLOSE_SLOW_CONSUMER) conn_close(c, (close_reason)reason);
     else if (reason > 0) conn_close_after_flush(c, (close_reason)reason);
     else if (c->flags & CONN_BLOCKED) conn_unblock(c);
+}
+
+// All that can be done at once is done. 0, or what packet() returns.
+static int op_finish(mqtt_subscribing *op) {
+    mqtt_session *s = op->session;
+    if (s->keep != NULL && op->changed) {
+        pledge *owed = mqtt_durable_owe(s);
+        if (owed == NULL) return CLOSE_NO_MEMORY;
+        op->owed.settled = written;
+        pledge_line_add(&op->owed, owed, 0);
+        op->pending++;
+    }
+    return op->pending > 0 ? 0 : op_answer(op);
 }
 
 // --- SUBSCRIBE ---
@@ -313,7 +343,7 @@ int mqtt_receive_subscribe(conn *c, const mqtt_subscribe *packet) {
         return mqtt_conn_fail(c, MQTT_REASON_QUOTA_EXCEEDED, CLOSE_QUOTA,
                               "too many subscriptions wait for retained messages");
     }
-    mqtt_subscribing *op = op_make(s, packet);
+    mqtt_subscribing *op = op_make(s, packet, MQTT_SUBACK);
     if (op == NULL) return CLOSE_NO_MEMORY;
     char *text = (char *)(op->items + op->count);
     mqtt_filter f;
@@ -324,14 +354,7 @@ int mqtt_receive_subscribe(conn *c, const mqtt_subscribe *packet) {
         text += item_subscribe(c, &op->items[i], &f, &packet->props, text);
     }
     op->calling = false;
-    if (s->keep != NULL && op->changed) {
-        pledge *owed = mqtt_durable_owe(s);
-        if (owed == NULL) return CLOSE_NO_MEMORY;
-        op->owed.settled = written;
-        pledge_line_add(&op->owed, owed, 0);
-        op->pending++;
-    }
-    return op->pending > 0 ? 0 : op_answer(op);
+    return op_finish(op);
 }
 
 // --- UNSUBSCRIBE ---
@@ -353,30 +376,32 @@ static void read_cancel(mqtt_session *s, mqtt_bytes filter) {
     if (s->subscribing != NULL && !s->subscribing->reader.started) read_next(s->subscribing);
 }
 
+// Gives up one filter. The code of the UNSUBACK.
+static u8 item_unsubscribe(mqtt_session *s, const mqtt_filter *f, bool *changed) {
+    if (mqtt_stream_is(f->filter)) {
+        return mqtt_stream_unsubscribe(s, f) ? MQTT_REASON_SUCCESS : MQTT_REASON_NO_SUBSCRIPTION_EXISTED;
+    }
+    bool existed = broker_unsubscribe(mqtt_broker(s), &s->subscriber, (const char *)f->share.data, f->share.len,
+                                      (const char *)f->filter.data, f->filter.len);
+    if (!existed) return MQTT_REASON_NO_SUBSCRIPTION_EXISTED;
+    *changed = true;
+    subscription_change(s, MQTT_CHANGE_UNSUBSCRIBED, f, &(subscription_options){0});
+    events_unsubscribe(s->owner, s->id, s->client.id_len, (const char *)f->text.data, f->text.len);
+    if (f->share.data == NULL) read_cancel(s, f->filter);
+    return MQTT_REASON_SUCCESS;
+}
+
 int mqtt_receive_unsubscribe(conn *c, const mqtt_subscribe *packet) {
     mqtt_session *s = mqtt_session_of(c);
-    worker *w = s->owner;
-    u32 size;
-    u8 *codes = worker_buf_alloc(w, packet->filters.count, &size);
-    if (codes == NULL) return CLOSE_NO_MEMORY;
+    mqtt_subscribing *op = op_make(s, packet, MQTT_UNSUBACK);
+    if (op == NULL) return CLOSE_NO_MEMORY;
     mqtt_filter f;
     cursor at = mqtt_filters_begin(&packet->filters);
     for (u32 i = 0; mqtt_filter_next(&packet->filters, &at, &f); i++) {
-        if (mqtt_stream_is(f.filter)) {
-            codes[i] = mqtt_stream_unsubscribe(s, &f) ? MQTT_REASON_SUCCESS : MQTT_REASON_NO_SUBSCRIPTION_EXISTED;
-            continue;
-        }
-        bool existed = broker_unsubscribe(mqtt_broker(s), &s->subscriber, (const char *)f.share.data,
-                                          f.share.len, (const char *)f.filter.data, f.filter.len);
-        codes[i] = existed ? MQTT_REASON_SUCCESS : MQTT_REASON_NO_SUBSCRIPTION_EXISTED;
-        if (!existed) continue;
-        subscription_change(s, MQTT_CHANGE_UNSUBSCRIBED, &f, &(subscription_options){0});
-        events_unsubscribe(s->owner, s->id, s->client.id_len, (const char *)f.text.data, f.text.len);
-        if (f.share.data == NULL) read_cancel(s, f.filter);
+        op->items[i].of = op;
+        op->items[i].code = item_unsubscribe(s, &f, &op->changed);
     }
-    int result = suback_send(s, MQTT_UNSUBACK, packet->packet_id, codes, packet->filters.count);
-    worker_buf_free(w, codes, size); // after an error the session may be gone
-    return result;
+    return op_finish(op);
 }
 
 // --- connections come and go ---

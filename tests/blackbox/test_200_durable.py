@@ -183,7 +183,6 @@ def test_a_session_that_ended_is_gone(gateway):
         p.publish("t", b"1", 1)
     with client(gateway).hello("e", True) as s:
         assert not s.connack.session_present
-    time.sleep(0.5)  # nothing tells a client when it is on disk that a session is gone
     crash(gateway)
     with durable(gateway, "e") as s:
         assert not s.connack.session_present
