@@ -174,7 +174,8 @@ typedef struct uplink_config {
     char client_id[128];       // %h = host name, %n = name
     char user[128], password[256], token[256];
     char status_topic[256];    // "" = none
-    char tls_ca[256], tls_cert[256], tls_key[256]; // files, for mqtts:// URLs; "" = none
+    char nkey[256], credentials[256]; // files, for kind = nats; "" = none
+    char tls_ca[256], tls_cert[256], tls_key[256]; // files, for mqtts:// and tls:// URLs; "" = none
     uplink_order order;        // default oldest
     uplink_from from;          // default new
     bool qos0_buffer;          // default yes

@@ -28,13 +28,19 @@
      .text = "Uplink: the password that goes with `user`."},
     {UPLINK(token), TEXT_OF(uplink_config, token), .key = "token", .def = "", .flags = SETTING_SECRET,
      .text = "Uplink, `kind = nats`: the token, in place of user and password."},
+    {UPLINK(nkey), TEXT_OF(uplink_config, nkey), .key = "nkey", .check = text_check_optional_path, .def = "",
+     .text = "Uplink, `kind = nats`: a file with the seed of a user's nkey (`SU...`), which signs what the server "
+             "asks."},
+    {UPLINK(credentials), TEXT_OF(uplink_config, credentials), .key = "credentials", .check = text_check_optional_path,
+     .def = "", .text = "Uplink, `kind = nats`: a credentials file (`.creds`): a user's JWT and the seed that "
+                        "belongs to it."},
     {UPLINK(tls_ca), TEXT_OF(uplink_config, tls_ca), .key = "tls_ca", .check = text_check_optional_path, .def = "",
-     .text = "Uplink, `mqtts://`: certificates, in PEM, of the authorities that the remote's certificate may come "
-             "from. Needed: a remote that anybody could be is no remote."},
+     .text = "Uplink, `mqtts://` and `tls://`: certificates, in PEM, of the authorities that the remote's "
+             "certificate may come from. Needed: a remote that anybody could be is no remote."},
     {UPLINK(tls_cert), TEXT_OF(uplink_config, tls_cert), .key = "tls_cert", .check = text_check_optional_path,
-     .def = "", .text = "Uplink, `mqtts://`: the own certificate, in PEM, for remotes that ask for one."},
+     .def = "", .text = "Uplink, `mqtts://` and `tls://`: the own certificate, in PEM, for remotes that ask for one."},
     {UPLINK(tls_key), TEXT_OF(uplink_config, tls_key), .key = "tls_key", .check = text_check_optional_path, .def = "",
-     .text = "Uplink, `mqtts://`: its private key. Empty: it is in `tls_cert`."},
+     .text = "Uplink, `mqtts://` and `tls://`: its private key. Empty: it is in `tls_cert`."},
     {UPLINK(prefix), TEXT_OF(uplink_config, prefix), .key = "prefix", .check = text_check_prefix, .def = "",
      .text = "Uplink: put before the topic of each message, `\"site7/\"`. It ends with `/`."},
     {UPLINK(remap), LIST_OF(uplink_config, remap), .key = "remap", .check = map_rule_check, .def = "",

@@ -74,12 +74,8 @@ static void check_urls(const place *p) {
                                                        : "kind = nats goes with nats:// or tls://");
             return;
         }
-        if (e.tls && e.kind == UPLINK_NATS) {
-            refuse(p, "url", "NATS over TLS is not available in this version; nats:// is, and mqtts:// for MQTT");
-            return;
-        }
         if (e.tls && p->u->tls_ca[0] == '\0') {
-            refuse(p, "tls_ca", "needed for mqtts://");
+            refuse(p, "tls_ca", "needed for mqtts:// and tls://");
             return;
         }
     }
@@ -116,9 +112,17 @@ static void check_loops(const place *p) {
 
 static void check_login(const place *p) {
     const uplink_config *u = p->u;
-    if (u->password[0] != '\0' && u->user[0] == '\0') refuse(p, "password", "goes with a user");
-    if (u->token[0] != '\0' && u->user[0] != '\0') refuse(p, "token", "stands in place of a user, not beside one");
-    if (u->token[0] != '\0' && u->kind == UPLINK_MQTT) refuse(p, "token", "is for kind = nats");
+    const struct {
+        const char *key, *value;
+    } others[] = {{"token", u->token}, {"nkey", u->nkey}, {"credentials", u->credentials}};
+    bool login = u->user[0] != '\0';
+    if (u->password[0] != '\0' && !login) refuse(p, "password", "goes with a user");
+    for (u32 i = 0; i < ARRAY_LEN(others); i++) {
+        if (others[i].value[0] == '\0') continue;
+        if (u->kind == UPLINK_MQTT) refuse(p, others[i].key, "is for kind = nats");
+        else if (login) refuse(p, others[i].key, "one way to log in is enough: user, token, nkey or credentials");
+        login = true;
+    }
 }
 
 static void check_streams(const place *p, const config *c) {

@@ -4,6 +4,7 @@
 #include "net/tls.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -96,6 +97,8 @@ void tls_layer_fail(tls_layer *t, tls_failure failure, u8 peer_alert) {
     conn *c = t->base.c;
     if (t->failed) return;
     t->failed = true;
+    t->failure = (u8)failure;
+    t->peer_alert = peer_alert;
     failure_count(t, failure, peer_alert);
     alert_queue(t, failure);
     t->phase = TLS_ENDED;
@@ -276,6 +279,10 @@ static bool drained(layer *l) {
 static int input(layer *l, u8 *data, u32 len) {
     tls_layer *t = tls_of(l);
     if (t->phase == TLS_OPEN) return tls_open_input(t, data, len);
+    if (t->phase == TLS_PLAIN) {
+        layer_up(l, data, len);
+        return 0;
+    }
     return t->phase == TLS_ENDED ? 0 : handshake_input(t, data, len);
 }
 
@@ -339,19 +346,44 @@ int tls_start_server(conn *c, tls_context *context) {
     return 0;
 }
 
-int tls_start_client(conn *c, const tls_client *client, const char *name) {
+int tls_start_client_later(conn *c, const tls_client *client, const char *name) {
     layer *l = layer_push(c, &tls_layer_ops, sizeof(tls_layer));
     if (l == NULL) return CLOSE_NO_MEMORY;
     tls_layer *t = tls_of(l);
-    t->phase = TLS_WAITING;
+    t->phase = TLS_PLAIN;
     t->is_client = true;
     t->client = client;
     t->server_name = name;
-    l->flags |= LAYER_ALONE | LAYER_HOLD;
+    l->flags |= LAYER_ALONE;
+    return 0;
+}
+
+void tls_begin_client(conn *c) {
+    layer *l = layer_find(c, &tls_layer_ops);
+    tls_layer *t = tls_of(l);
+    ASSERT(t->is_client && t->phase == TLS_PLAIN);
+    t->phase = TLS_WAITING;
+    l->flags |= LAYER_HOLD;
     l->deadline_ns = c->owner->now_ns + LIMIT_TLS_CLIENT_MS * NS_PER_MS;
     l->deadline_reason = CLOSE_TLS_TIMEOUT;
     tls_admission_enqueue(t);
-    return 0;
+    conn_timer_update(c);
+}
+
+int tls_start_client(conn *c, const tls_client *client, const char *name) {
+    int reason = tls_start_client_later(c, client, name);
+    if (reason == 0) tls_begin_client(c);
+    return reason;
+}
+
+const char *tls_why(const conn *c, char text[TLS_WHY_BYTES]) {
+    layer *l = layer_find(c, &tls_layer_ops);
+    const tls_layer *t = l == NULL ? NULL : tls_of(l);
+    if (t == NULL || !t->failed) return NULL;
+    bool alert = t->failure == TLS_FAIL_PEER_ALERT;
+    snprintf(text, TLS_WHY_BYTES, "%s%s%s", tls_failure_name((tls_failure)t->failure), alert ? ": " : "",
+             alert ? tls_alert_name(t->peer_alert) : "");
+    return text;
 }
 
 bool tls_view_of(const conn *c, tls_view *out) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tls.h: the TLS layer of a connection (net/layer.h), server or client. Its phases:
 //
+//   plain      a client that is to hear something in the clear first (tls_begin_client); what it sends waits
 //   waiting    bytes may come; no memory beyond its state: the worker's handshakes are limited (tls_admission.h)
 //   handshake  a tls_handshake is lent to it; records are fed one by one as the worker has time
 //   handover   done: what was answered leaves the socket first, then the kernel gets the keys if it takes them
@@ -18,6 +19,16 @@ int tls_start_server(conn *c, tls_context *context);
 // The same for a connection to a server of that name, once it is connected; the first records leave with the next
 // flush. client and name outlive the connection.
 int tls_start_client(conn *c, const tls_client *client, const char *name);
+
+// The same for one whose server speaks first, in the clear: what comes is the protocol's until that calls
+// tls_begin_client, and what is queued meanwhile is sent when the handshake is done. What the protocol still holds
+// of the clear then must count for nothing: anybody may have written it.
+int tls_start_client_later(conn *c, const tls_client *client, const char *name);
+void tls_begin_client(conn *c);
+// Why the handshake failed, "certificate_untrusted", "peer_alert: unknown_ca"; NULL: it did not, or there is no
+// TLS. text is returned.
+#define TLS_WHY_BYTES 64u
+const char *tls_why(const conn *c, char text[TLS_WHY_BYTES]);
 
 typedef struct tls_view {
     const char *suite;     // "ECDHE-ECDSA-AES128-GCM", "" before the handshake is done

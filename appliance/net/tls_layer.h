@@ -7,13 +7,14 @@
 #include "net/layer.h"
 #include "net/tls.h"
 
-typedef enum tls_phase { TLS_WAITING, TLS_IN_HANDSHAKE, TLS_HANDOVER, TLS_OPEN, TLS_ENDED } tls_phase;
+typedef enum tls_phase { TLS_PLAIN, TLS_WAITING, TLS_IN_HANDSHAKE, TLS_HANDOVER, TLS_OPEN, TLS_ENDED } tls_phase;
 typedef enum tls_queue { TLS_NOT_QUEUED, TLS_QUEUE_READY, TLS_QUEUE_SLOTS } tls_queue;
 
 typedef struct tls_layer {
     layer base;            // first
     u8 phase, queue;
     u8 alerts;             // warnings received
+    u8 failure, peer_alert; // tls_failure, when failed
     bool is_client, resumed, failed, counted;
     u8 identity_len;
     u16 suite;

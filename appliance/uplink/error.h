@@ -16,7 +16,8 @@
     X(CONNECT_FAILED, "connect_failed", "the host can not be reached") \
     X(CONNECT_TIMEOUT, "connect_timeout", "no connection in time") \
     X(HELLO_TIMEOUT, "hello_timeout", "connected, but the remote does not greet in time") \
-    X(BAD_CREDENTIALS, "bad_credentials", "the remote refuses user, password or token") \
+    X(BAD_CREDENTIALS, "bad_credentials", "the remote refuses user, password, token or key") \
+    X(CREDENTIALS_FILE, "credentials_file", "the file with the own credentials can not be used") \
     X(NOT_AUTHORIZED, "not_authorized", "the remote does not permit this") \
     X(REFUSED, "refused", "the remote refuses the connection") \
     X(CLOSED, "closed_by_remote", "the remote closed the connection") \

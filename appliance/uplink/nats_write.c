@@ -37,6 +37,10 @@ int nats_info_parse(nats_text json, nats_info *out) {
     out->headers = yyjson_get_bool(yyjson_obj_get(root, "headers"));
     out->jetstream = yyjson_get_bool(yyjson_obj_get(root, "jetstream"));
     out->tls_required = yyjson_get_bool(yyjson_obj_get(root, "tls_required"));
+    out->tls_available = yyjson_get_bool(yyjson_obj_get(root, "tls_available"));
+    const char *nonce = yyjson_get_str(yyjson_obj_get(root, "nonce"));
+    text_copy(out->nonce, sizeof(out->nonce), nonce);
+    if (nonce != NULL && strlen(nonce) >= sizeof(out->nonce)) out->nonce[0] = '\0'; // half of it signs nothing
     out->lame_duck = yyjson_get_bool(yyjson_obj_get(root, "ldm"));
     const char *name = yyjson_get_str(yyjson_obj_get(root, "server_name"));
     if (name == NULL) name = yyjson_get_str(yyjson_obj_get(root, "server_id"));
@@ -68,7 +72,7 @@ int nats_write_connect(const nats_login *login, char *out, u32 room) {
     if (doc == NULL || o == NULL) return -ENOMEM;
     bool ok = yyjson_mut_obj_add_bool(doc, o, "verbose", false) &&
               yyjson_mut_obj_add_bool(doc, o, "pedantic", false) &&
-              yyjson_mut_obj_add_bool(doc, o, "tls_required", false) &&
+              yyjson_mut_obj_add_bool(doc, o, "tls_required", login->tls) &&
               yyjson_mut_obj_add_bool(doc, o, "echo", false) &&
               yyjson_mut_obj_add_bool(doc, o, "headers", true) &&
               yyjson_mut_obj_add_bool(doc, o, "no_responders", true) && yyjson_mut_obj_add_int(doc, o, "protocol", 1) &&
@@ -80,6 +84,9 @@ int nats_write_connect(const nats_login *login, char *out, u32 room) {
              yyjson_mut_obj_add_str(doc, o, "pass", login->password);
     }
     if (login->token[0] != '\0') ok = ok && yyjson_mut_obj_add_str(doc, o, "auth_token", login->token);
+    if (login->jwt[0] != '\0') ok = ok && yyjson_mut_obj_add_str(doc, o, "jwt", login->jwt);
+    else if (login->public_key[0] != '\0') ok = ok && yyjson_mut_obj_add_str(doc, o, "nkey", login->public_key);
+    if (login->signature[0] != '\0') ok = ok && yyjson_mut_obj_add_str(doc, o, "sig", login->signature);
     yyjson_mut_doc_set_root(doc, o);
     size_t len = 0;
     char *json = ok ? yyjson_mut_write(doc, 0, &len) : NULL;

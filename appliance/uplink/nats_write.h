@@ -13,9 +13,10 @@ typedef struct nats_info {
     u32 max_payload;   // 0: not told
     bool headers;
     bool jetstream;
-    bool tls_required;
+    bool tls_required, tls_available;
     bool lame_duck;    // the server is about to stop: go elsewhere
     char server[64];   // name or id
+    char nonce[128];   // to be signed by who logs in with a key; "" = none
 } nats_info;
 // Returns 0, -EINVAL (not JSON, or not an object) or -ENOMEM.
 int nats_info_parse(nats_text json, nats_info *out);
@@ -33,6 +34,9 @@ int nats_puback_parse(const u8 *json, u32 len, nats_puback *out);
 typedef struct nats_login {
     const char *name; // of the connection
     const char *user, *password, *token; // "" = none
+    const char *public_key, *jwt;        // of a key, "" = none; the JWT stands in place of its public key
+    const char *signature;               // of the nonce; goes with these
+    bool tls;
 } nats_login;
 // "CONNECT {...}\r\n". Returns the length, -ENOSPC or -ENOMEM.
 int nats_write_connect(const nats_login *login, char *out, u32 room);

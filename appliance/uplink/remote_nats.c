@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "net/conn.h"
+#include "net/tls.h"
 #include "uplink/uplink_internal.h"
 
 #define INBOX_SID 1u            // subscriptions to `down` follow
@@ -58,9 +59,39 @@ static int subscribe_down(uplink *u) {
     return 0;
 }
 
+// CONNECT, SUBs and PING. Over TLS they wait for its handshake.
+static void login_send(uplink *u, const nats_info *info, bool tls) {
+    char signature[NKEY_SIGNATURE_CHARS + 1] = "", sub[96];
+    const uplink_login *own = &u->login;
+    bool keyed = u->conf.nkey[0] != '\0' || u->conf.credentials[0] != '\0';
+    if (keyed && own->key.public_key[0] == '\0') {
+        u->files_old = true; // the detail was told when it was read; it may have been mended
+        uplink_fail(u, UPLINK_ERROR_CREDENTIALS_FILE, NULL);
+        return;
+    }
+    if (keyed && info->nonce[0] == '\0') {
+        uplink_fail(u, UPLINK_ERROR_REFUSED, "the server does not ask for a key (no nonce)");
+        return;
+    }
+    if (keyed) nkey_sign(&own->key, info->nonce, (u32)strlen(info->nonce), signature);
+    nats_login login = {.name = u->id, .user = u->conf.user, .password = u->conf.password, .token = u->conf.token,
+                        .public_key = own->key.public_key, .jwt = own->jwt != NULL ? own->jwt : "",
+                        .signature = signature, .tls = tls};
+    u32 room = CONNECT_ROOM + (u32)strlen(login.jwt), size;
+    char *connect = worker_buf_alloc(u->owner, room, &size);
+    int len = connect == NULL ? -ENOMEM : nats_write_connect(&login, connect, room);
+    int sub_len = snprintf(sub, sizeof(sub), "SUB %s* %u\r\n", u->nats.inbox, INBOX_SID);
+    bool sent = len > 0 && send_text(u, connect, (u32)len) == 0 && send_text(u, sub, (u32)sub_len) == 0 &&
+                subscribe_down(u) == 0 && send_text(u, "PING\r\n", 6) == 0;
+    if (connect != NULL) {
+        explicit_bzero(connect, room);
+        worker_buf_free(u->owner, connect, size);
+    }
+    if (!sent) uplink_fail(u, UPLINK_ERROR_NO_MEMORY, NULL);
+}
+
 static void info_take(uplink *u, nats_text json) {
     nats_info info;
-    char connect[CONNECT_ROOM], sub[96];
     if (nats_info_parse(json, &info) != 0) {
         uplink_fail(u, UPLINK_ERROR_PROTOCOL, "an INFO that is no JSON object");
         return;
@@ -70,22 +101,26 @@ static void info_take(uplink *u, nats_text json) {
         uplink_fail(u, UPLINK_ERROR_CLOSED, "the server is about to stop");
         return;
     }
-    if (u->state != UPLINK_GREETING) return; // a change in the cluster
-    if (info.tls_required) {
-        uplink_fail(u, UPLINK_ERROR_TLS_NEEDED, NULL);
+    if (u->state != UPLINK_GREETING || u->nats.greeted) return; // a change in the cluster
+    bool tls = u->urls[u->url_index].tls;
+    if (info.tls_required && !tls) {
+        uplink_fail(u, UPLINK_ERROR_TLS_NEEDED, "the URL has to begin with tls://");
+        return;
+    }
+    if (tls && !info.tls_required && !info.tls_available) {
+        uplink_fail(u, UPLINK_ERROR_TLS, "the server offers no TLS");
         return;
     }
     if (!info.headers) {
         uplink_fail(u, UPLINK_ERROR_REFUSED, "the server knows no headers (it is older than 2.2)");
         return;
     }
-    nats_login login = {u->id, u->conf.user, u->conf.password, u->conf.token};
-    int len = nats_write_connect(&login, connect, sizeof(connect));
-    int sub_len = snprintf(sub, sizeof(sub), "SUB %s* %u\r\n", u->nats.inbox, INBOX_SID);
-    if (len < 0 || send_text(u, connect, (u32)len) != 0 || send_text(u, sub, (u32)sub_len) != 0 ||
-        subscribe_down(u) != 0 || send_text(u, "PING\r\n", 6) != 0) {
-        uplink_fail(u, UPLINK_ERROR_NO_MEMORY, NULL);
+    u->nats.greeted = true;
+    if (tls) {
+        tls_begin_client(u->conn);
+        u->nats.sealed = true;
     }
+    login_send(u, &info, tls);
 }
 
 static bool begins(nats_text text, const char *with) {
@@ -253,8 +288,13 @@ static u32 ops_take(uplink *u, const conn *c, const u8 *data, u32 len, u32 *need
         nats_op op;
         int taken = nats_parse(data + at, len - at, payload_max, &op, need);
         if (taken == 0) break;
+        bool sealed = u->nats.sealed;
         if (taken < 0) uplink_fail(u, UPLINK_ERROR_PROTOCOL, nats_fault_text(taken));
         else op_take(u, &op);
+        // Anybody may have put it there.
+        if (u->conn == c && u->nats.sealed && !sealed && at + (u32)taken < len) {
+            uplink_fail(u, UPLINK_ERROR_PROTOCOL, "bytes in the clear where TLS begins");
+        }
         // The uplink has let go of this connection: nothing that came over it counts any more.
         if (u->conn != c) {
             *ended = true;
@@ -307,7 +347,8 @@ static void closed(conn *c) {
     if (uplink_of(c) != NULL) uplink_conn_closed(uplink_of(c), c);
 }
 
-static const proto nats_proto = {.name = "uplink-nats", .stream = stream, .closed = closed};
+static const proto nats_proto = {
+    .name = "uplink-nats", .open = uplink_conn_open, .stream = stream, .closed = closed};
 
 const uplink_remote uplink_remote_nats = {
     .proto = &nats_proto,

@@ -75,10 +75,12 @@ static uplink_event do_resolve(uplink *u) {
     const endpoint *e = endpoint_now(u);
     char url[UPLINK_TEXT_BYTES];
     bool v6 = strchr(e->host, ':') != NULL;
-    const char *scheme = e->tls ? "mqtts" : e->kind == UPLINK_MQTT ? "mqtt" : "nats";
+    static const char *const schemes[][2] = {{"mqtt", "mqtts"}, {"nats", "tls"}};
+    const char *scheme = schemes[e->kind == UPLINK_NATS][e->tls];
     snprintf(url, sizeof(url), "%s://%s%.120s%s:%u", scheme, v6 ? "[" : "", e->host, v6 ? "]" : "", e->port);
     uplink_text_set(u->texts.remote, url);
     u->error = UPLINK_ERROR_NONE;
+    uplink_files_renew(u);
     timer_set(u, u->conf.connect_timeout_ms * NS_PER_MS);
     if (u->address_next < u->address_count) return UPLINK_EV_RESOLVED;
     u->address_next = u->address_count = 0;
@@ -245,6 +247,12 @@ static uplink_error error_of_reason(u32 reason) {
     }
 }
 
+static void error_of_conn(uplink *u, const conn *c) {
+    char why[TLS_WHY_BYTES];
+    u->error = (u8)error_of_reason(c->reason);
+    if (u->error == UPLINK_ERROR_TLS && tls_why(c, why) != NULL) uplink_detail(u, "tls: %s", why);
+}
+
 // Closes whatever is open; CLOSED follows at once when nothing is, or when it is a conn: what is left of that
 // is the worker's.
 static uplink_event do_close(uplink *u, bool goodbye) {
@@ -260,7 +268,7 @@ static uplink_event do_close(uplink *u, bool goodbye) {
         conn_close_after_flush(c, CLOSE_DRAIN); // proto->closed ends it
     } else {
         // It was ending already and waited for output that does not go any more (a failed handshake).
-        if (c->reason != CLOSE_NONE) u->error = (u8)error_of_reason(c->reason);
+        if (c->reason != CLOSE_NONE) error_of_conn(u, c);
         conn_close(c, CLOSE_UPLINK);
     }
     return UPLINK_EV_COUNT;
@@ -353,14 +361,17 @@ int uplink_conn_open(conn *c, bool moved) {
     uplink *u = CONTAINER_OF(c->origin, uplink, origin);
     const endpoint *e = endpoint_now(u);
     if (!e->tls) return 0;
-    return u->tls == NULL ? CLOSE_TLS_HANDSHAKE : tls_start_client(c, u->tls, e->host);
+    u->files_old = u->files_old || u->tls == NULL; // they may have been mended
+    if (u->tls == NULL) return CLOSE_TLS_HANDSHAKE;
+    // A NATS server says INFO in the clear first.
+    return e->kind == UPLINK_NATS ? tls_start_client_later(c, u->tls, e->host) : tls_start_client(c, u->tls, e->host);
 }
 
 void uplink_conn_closed(uplink *u, const conn *c) {
     u->conn = NULL;
     u->remote->gone(u);
     if (u->state == UPLINK_GREETING || u->state == UPLINK_UP) {
-        if (u->error == UPLINK_ERROR_NONE) u->error = (u8)error_of_reason(c->reason);
+        if (u->error == UPLINK_ERROR_NONE) error_of_conn(u, c);
         uplink_event_run(u, u->owner->draining ? UPLINK_EV_STOP : UPLINK_EV_FAILED);
         return; // nothing is open: the machine has closed and gone on
     }

@@ -13,6 +13,7 @@
 #include "uplink/map.h"
 #include "uplink/message.h"
 #include "uplink/nats_write.h"
+#include "uplink/nkey.h"
 #include "uplink/ranges.h"
 #include "uplink/resolve.h"
 #include "uplink/uplink.h"
@@ -53,9 +54,16 @@ typedef struct uplink_nats {
     u32 in_used, in_size;
     u32 need;             // bytes of it at least
     u32 payload_max;      // what the server takes
+    bool greeted;         // INFO has been answered
+    bool sealed;          // TLS was begun: what came in the clear counts no more
     u32 inbox_len;
     char inbox[48];       // "_INBOX.<random>.", acknowledgements come to it + place
 } uplink_nats;
+
+typedef struct uplink_login {
+    char *jwt;              // NULL: an nkey alone, or nothing
+    nkey key;               // public_key "": there is none
+} uplink_login;
 
 struct uplink {
     uplinks *all;
@@ -80,6 +88,8 @@ struct uplink {
     io_handle dial;         // attached while connecting
     conn *conn;             // NULL before and after
     tls_client *tls;        // NULL: no URL needs it, or its files can not be read
+    uplink_login login;     // of the file that `nkey` or `credentials` name
+    bool files_old;         // to be read again before the next attempt: the configuration was, or they are no good
     timer_node timer;       // of the state
     u64 deadline_ns;
     u64 up_ns, ping_ns;     // ping_ns: unanswered since, 0 = none
@@ -149,6 +159,14 @@ void uplink_on_timer(timer_node *node, void *context);
 int uplink_conn_open(conn *c, bool moved);
 // For proto.closed of the remotes.
 void uplink_conn_closed(uplink *u, const conn *c);
+
+// --- files.c ---
+// Reads the files that the settings name: certificates, keys, credentials. What can not be read is told, and fails each
+// attempt by name until the files were read again.
+void uplink_files_load(uplink *u);
+void uplink_files_free(uplink *u);
+// The same if it is time to (files_old), once no connection uses what there is.
+void uplink_files_renew(uplink *u);
 
 // --- uplinks.c ---
 // It has stopped: begins anew if it was stopped for new settings.

@@ -70,32 +70,12 @@ static void origin_fill(uplink *u) {
     memcpy(u->origin.conf.name, u->shared.name, sizeof(u->origin.conf.name));
 }
 
-// The files that mqtts:// needs. Without them the uplink tries, and says why it can not, until a reload.
-static void tls_fill(uplink *u) {
-    char why[256];
-    bool wanted = false;
-    for (u32 i = 0; i < u->url_count; i++) wanted = wanted || u->urls[i].tls;
-    tls_client_free(u->tls);
-    u->tls = NULL;
-    if (!wanted) return;
-    tls_client_files files = {
-        .ca = u->conf.tls_ca,
-        .cert = u->conf.tls_cert[0] != '\0' ? u->conf.tls_cert : NULL,
-        .key = u->conf.tls_key[0] != '\0' ? u->conf.tls_key : NULL,
-        .alpn = "mqtt",
-    };
-    if (tls_client_load(&files, &u->tls, why, sizeof(why)) == 0) return;
-    u->tls = NULL;
-    uplink_detail(u, "%s", why);
-    log_error("worker %u: uplink %s: %s", u->owner->index, u->conf.name, why);
-}
-
 static int settings_apply(uplink *u, const uplink_config *conf) {
     u->conf = *conf;
     u->remote = conf->kind == UPLINK_MQTT ? &uplink_remote_mqtt : &uplink_remote_nats;
     u->first = u->owner->index == 0;
     urls_fill(u);
-    tls_fill(u);
+    uplink_files_load(u);
     origin_fill(u);
     id_fill(u, u->via);
     snprintf(u->id, sizeof(u->id), "%.*s-%u", (int)sizeof(u->id) - 12, u->via, u->owner->index);
@@ -160,7 +140,7 @@ void uplinks_destroy(uplinks *all) {
     for (u32 i = 0; i < all->count; i++) {
         uplink *u = all->at[i];
         resolve_drop(u->resolve);
-        tls_client_free(u->tls);
+        uplink_files_free(u);
         window_free(&u->window);
         free(u);
     }
@@ -246,6 +226,7 @@ void uplinks_configure(worker *w) {
         u->wanted = true;
         counter_set(&u->metrics.configured, 1);
         if (running && w->store != NULL) source_bind(u); // a stream may be new
+        u->files_old = running;
         if (running) continue;
         u->again = true;
         if (u->state == UPLINK_STOPPED) uplink_restart_if_wanted(u);

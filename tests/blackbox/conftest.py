@@ -33,7 +33,7 @@ def pytest_configure(config):
 WEIGHTS_S = {"test_020": 24, "test_060": 60, "test_080": 60, "test_023": 30, "test_011": 25, "test_024": 23,
              "test_021": 22, "test_033": 22, "test_022": 18, "test_030": 16, "test_091": 25, "test_035": 27,
              "test_320": 40, "test_321": 30, "test_322": 20,
-             "test_203": 25, "test_210": 70, "test_220": 60, "test_221": 25}
+             "test_203": 25, "test_205": 30, "test_210": 70, "test_220": 70, "test_221": 25, "test_223": 60, "test_224": 30}
 
 
 def shard_of_files(names, count):

@@ -150,16 +150,24 @@ static void test_json(void **state) {
 static void test_connect(void **state) {
     (void)state;
     char out[1024];
-    nats_login login = {"n", "us\"er", "pa\\ss", ""};
+    nats_login login = {"n", "us\"er", "pa\\ss", "", "", "", "", false};
     int len = nats_write_connect(&login, out, sizeof(out));
     assert_true(len > 0 && len == (int)strlen(out));
     assert_non_null(strstr(out, "\"user\":\"us\\\"er\",\"pass\":\"pa\\\\ss\""));
     assert_null(strstr(out, "auth_token"));
     assert_string_equal(out + len - 2, "\r\n");
     assert_int_equal(nats_write_connect(&login, out, 20), -ENOSPC);
-    login = (nats_login){"n", "", "", "tok"};
+    login = (nats_login){"n", "", "", "tok", "", "", "", false};
     assert_true(nats_write_connect(&login, out, sizeof(out)) > 0);
     assert_non_null(strstr(out, "\"auth_token\":\"tok\""));
+    login = (nats_login){"n", "", "", "", "UKEY", "", "SIG", true};
+    assert_true(nats_write_connect(&login, out, sizeof(out)) > 0);
+    assert_non_null(strstr(out, "\"nkey\":\"UKEY\",\"sig\":\"SIG\""));
+    assert_non_null(strstr(out, "\"tls_required\":true"));
+    login.jwt = "a.b.c"; // in place of the key
+    assert_true(nats_write_connect(&login, out, sizeof(out)) > 0);
+    assert_non_null(strstr(out, "\"jwt\":\"a.b.c\",\"sig\":\"SIG\""));
+    assert_null(strstr(out, "UKEY"));
 }
 
 // What is written is read back by the parser as the server would send it on: the sizes agree.

@@ -5,7 +5,7 @@
 # Recipes run in cache_build: $1 is an empty scratch directory, $2 the directory to fill. All paths are
 # mapped out of the debug information, so that the place of the cache leaves no trace in the result.
 
-LIBRARIES="liburing bearssl libucl yyjson llhttp"
+LIBRARIES="liburing bearssl libucl yyjson llhttp libsodium"
 JOBS=${JOBS:-$(nproc)}
 
 path_map() { printf -- '-ffile-prefix-map=%s=/usr/cache -ffile-prefix-map=%s=/usr/src' "$CACHE" "$1"; }
@@ -135,6 +135,19 @@ recipe_llhttp() {
     cp "$src/src/llhttp/llhttp.h" "$out/include/"
 }
 
+# Only the signature of Ed25519 and what it needs; the shim stands for the rest of the library.
+recipe_libsodium() {
+    local src=$1 out=$2 lib=src/libsodium header
+    cache_unpack "$(dep_paths libsodium)" "$src" --wildcards '*/src/libsodium' '*/LICENSE'
+    cp "$REPO/toolchain/shims/libsodium/rest.c" "$src/rest.c"
+    recipe_objects libsodium "$src" "$out" \
+        "-std=gnu11 -w $V_SMALL -D_GNU_SOURCE -DCONFIGURED=1 -DSODIUM_STATIC=1 -DHAVE_TI_MODE=1 -I$src/$lib/include/sodium" \
+        $lib/crypto_sign/ed25519/ref10/keypair.c $lib/crypto_sign/ed25519/ref10/sign.c $lib/crypto_core/ed25519/ref10/ed25519_ref10.c \
+        $lib/crypto_hash/sha512/cp/hash_sha512_cp.c $lib/crypto_verify/sodium/verify.c rest.c
+    mkdir -p "$out/include/sodium"
+    for header in crypto_sign_ed25519 crypto_hash_sha512 export; do cp "$src/$lib/include/sodium/$header.h" "$out/include/sodium/"; done
+}
+
 # dep_key NAME RECIPE EXTRA...: the hash of everything that decides the result.
 dep_key() {
     local name=$1
@@ -144,6 +157,7 @@ dep_key() {
         declare -f "recipe_$1" recipe_objects cache_unpack path_map write_driver
         cat "$REPO/toolchain/staticlib.mk"
         printf '%s\n' "$@"
+        if [ "$name" = libsodium ]; then cat "$REPO"/toolchain/shims/libsodium/*; fi
         if [ "$name" = libucl ]; then cat "$REPO"/toolchain/shims/libucl/*.h "$REPO"/toolchain/shims/libucl/*/*.h; fi
     } | hash_text
 }

@@ -8,15 +8,23 @@ from .wait import GUARD_S, until
 
 
 class Client:
-    def __init__(self, port, timeout_s=GUARD_S):
+    def __init__(self, port, timeout_s=GUARD_S, login=None, tls=None):
+        """login: makes the members of CONNECT out of the INFO. tls: an ssl context."""
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self.socket.settimeout(timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile("rb")
-        assert self._line().startswith(b"INFO ")
-        self.send(b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1}\r\nPING\r\n')
-        while self._line() != b"PONG":
-            pass
+        line = self._line()
+        assert line.startswith(b"INFO ")
+        info = json.loads(line[5:])
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
+            self.file = self.socket.makefile("rb")
+        connect = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1,
+                   **(login(info) if login else {})}
+        self.send(b"CONNECT " + json.dumps(connect).encode() + b"\r\nPING\r\n")
+        while (line := self._line()) != b"PONG":
+            assert not line.startswith(b"-ERR"), line
         self.sids, self.inbox = 0, f"_INBOX.t{id(self):x}"
 
     def send(self, data):

@@ -115,9 +115,9 @@ class Nats(Server):
 
     program = "nats-server"
 
-    def __init__(self, cluster=None):
+    def __init__(self, cluster=None, extra=""):
         super().__init__()
-        self.cluster = cluster
+        self.cluster, self.extra = cluster, extra
 
     def command(self):
         text = f"""server_name: "n{self.port}"
@@ -128,7 +128,7 @@ jetstream {{ store_dir: "{self.dir}/js" }}
             name, own, ports = self.cluster
             routes = ", ".join(f'"nats://127.0.0.1:{p}"' for p in ports if p != own)
             text += f'cluster {{ name: "{name}", listen: "127.0.0.1:{own}", routes: [{routes}] }}\n'
-        return [self.path, "-c", self.write("nats.conf", text)]
+        return [self.path, "-c", self.write("nats.conf", text + self.extra)]
 
 
 class Collector:
