@@ -170,6 +170,34 @@ def test_kill_during_the_drain(make_gateway, mosquitto, tmp_path):
         drained(gateway)
 
 
+def test_another_number_of_workers(make_gateway, mosquitto, tmp_path):
+    """What was not acknowledged goes out whatever the number of logs becomes, and so does what comes later."""
+    gateway = uplinked(lambda *a, **k: make_gateway(*a, **k).start(), f"mqtt://127.0.0.1:{mosquitto.port}", workers=3,
+                       directory=str(tmp_path), down=["cmd/#"])
+    first = 0
+    with Collector(mosquitto.port, "t/#") as there:
+        all_up(gateway)
+        for n in range(3):  # from publishers on different workers
+            publish(gateway, numbered(first + 100 * n, 100))
+        first = 300
+        there.wait(numbered(0, first))
+        for workers in (1, 2, 4):
+            mosquitto.stop()
+            until(lambda: view(gateway)["workers_up"] == 0, "the uplink has noticed")
+            for n in range(4):
+                publish(gateway, numbered(first + 50 * n, 50))
+            gateway.kill()  # offsets of a fifth of a second and 200 messages are open
+            gateway.workers = workers
+            gateway.forget_addresses()
+            gateway.start()
+            publish(gateway, numbered(first + 200, 10))
+            mosquitto.start()
+            first += 210
+            there.wait(numbered(0, first))
+            all_up(gateway)
+            drained(gateway)
+
+
 @pytest.mark.parametrize("engine", ["uring", "epoll-et"])
 def test_jetstream(run_gateway, nats, engine):
     with Client(nats.port) as js:

@@ -62,7 +62,7 @@ class Load:
                 self.process.stdin.write(line + "\n")
                 self.process.stdin.flush()
                 if n % 20 == 0:
-                    time.sleep(0.02)  # the load lasts while things break
+                    time.sleep(0.04)  # the load lasts while things break
             self.process.stdin.close()
 
     def done(self):
@@ -83,7 +83,9 @@ def test_a_gateway_and_a_node_die_under_load(make_gateway, cluster, tmp_path):
     with Client(cluster[2].port) as js:
         js.wait_count("UP", COUNT)
     cluster[0].stop(signal.SIGKILL)
-    time.sleep(1)
+    before = with_leader(cluster[1], lambda js: js.stream_state("UP"))["messages"]
+    with_leader(cluster[1], lambda js: js.stream_state("UP")["messages"] > before)  # it goes on without that node
+    assert all(load.process.poll() is None for load in loads), "the load has ended before the gateway"
     gateways[0].kill()  # its devices wait and come back
     gateways[0].start()
     expected = {line for load in loads for line in load.done()}
