@@ -150,6 +150,7 @@ static int sim_open(disk *base, const char *path, bool create) {
     if (d->is_cut) return -EIO;
     sim_file *f = file_named(d, path);
     if (f == NULL && !create) return -ENOENT;
+    if (f != NULL && d->config.open_error != 0) return d->config.open_error;
     if (f == NULL) {
         if (!change(d, &last) || chance(d, d->config.make_error_per_mille)) return -EIO;
         for (u32 i = 0; i < FILES_MAX && f == NULL; i++) {

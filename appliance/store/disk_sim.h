@@ -14,6 +14,7 @@ typedef struct disk_sim_config {
     u64 seed;
     u64 bytes_max;          // ENOSPC beyond; 0 = no limit
     u32 write_error_per_mille, sync_error_per_mille, read_error_per_mille, make_error_per_mille;
+    int open_error;         // what opening a file that is there says; 0 = it opens
     u32 torn_per_mille;     // of the sectors that a power cut meets: neither old nor new
 } disk_sim_config;
 

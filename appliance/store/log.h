@@ -133,8 +133,9 @@ int store_create(const store_config *config, store **out, const char **step);
 const store_keeper *store_keepers(const store *s);
 void store_register(store *s, store_kind kind, const store_keeper *keeper);
 // Recovers: reads the last complete checkpoint and what follows, calls the keepers. Blocks. Always succeeds but
-// for want of memory or threads (-ENOMEM, -EAGAIN): damage is set aside, counted and logged; a disk that can
-// not be written leaves the state FAILED.
+// for want of memory or threads (-ENOMEM, -EAGAIN), or where a segment can not be opened for a reason that may
+// pass (-EACCES, -EPERM, -EMFILE, -ENFILE): nothing is given up for that. Damage is set aside, counted and
+// logged; a disk that can not be written leaves the state FAILED.
 int store_start(store *s);
 // Once a turn of the owner's loop: completions, waiters, the next commit, a slice of checkpoint or reclaim.
 void store_turn(store *s, u64 now_mono_ns);

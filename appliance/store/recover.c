@@ -58,8 +58,25 @@ static bool take_live(recovery *rc, const segment_file *f) {
     return false;
 }
 
+// A file that can not be opened for a reason that is not its own, and may pass: no right to it, no descriptors, no
+// memory. Nothing may be given up for that, and nothing begun without it. 0 or that error.
+static int openable(const recovery *rc) {
+    for (u32 i = 0; i < rc->files.count; i++) {
+        const segment_file *f = &rc->files.list[i];
+        bool passing = f->error == -EACCES || f->error == -EPERM || f->error == -EMFILE || f->error == -ENFILE ||
+                       f->error == -ENOMEM;
+        if (f->file >= 0 || !passing) continue;
+        log_error("log of worker %u: %s: segment %u can not be opened: %s", rc->s->config.worker, rc->s->dir, f->number,
+                  errno_name(f->error));
+        return f->error;
+    }
+    return 0;
+}
+
 static int take_files(recovery *rc) {
     store *s = rc->s;
+    int result = openable(rc);
+    if (result < 0) return result;
     for (u32 i = 0; i < rc->files.count; i++) {
         const segment_file *f = &rc->files.list[i];
         bool ours = f->base >> LOG_NUMBER_SHIFT == s->config.log_number;

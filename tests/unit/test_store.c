@@ -109,6 +109,38 @@ static void test_failed_sync_loses_nothing(void **state) {
     rig_destroy(g);
 }
 
+// Want of descriptors or of a right to the files is no damage: the log does not start, and is whole when that has
+// passed.
+static void test_segments_that_can_not_be_opened_are_not_given_up(void **state) {
+    (void)state;
+    static const int errors[] = {-EMFILE, -ENFILE, -ENOMEM, -EACCES, -EPERM};
+    rig *g = rig_create(5, 10 * RIG_SEGMENT, NULL);
+    rig_open(g);
+    for (u32 i = 0; i < 2500; i++) {
+        assert_int_equal(rig_append(g, 1000), 0);
+        if (i % 100 == 0) rig_settle(g);
+    }
+    rig_settle(g);
+    rig_close(g, false);
+    for (u32 i = 0; i < ARRAY_LEN(errors); i++) {
+        disk_sim_config refusing = {.open_error = errors[i]}, good = {0};
+        store_config config = {.workers = 1, .dir = "/log", .log_number = 1, .disk = disk_sim_disk(g->sim),
+                               .bytes_max = g->bytes_max, .segment_bytes = RIG_SEGMENT, .wake = rig_wake};
+        const char *step;
+        store *s;
+        disk_sim_configure(g->sim, &refusing);
+        assert_int_equal(store_create(&config, &s, &step), 0);
+        assert_int_equal(store_start(s), errors[i]);
+        store_destroy(s);
+        disk_sim_configure(g->sim, &good);
+    }
+    rig_open(g);
+    rig_check(g, true);
+    rig_fetch_all(g);
+    assert_int_equal(counter_get(&store_metrics_get(g->s)->quarantined), 0);
+    rig_destroy(g);
+}
+
 static void test_find_time(void **state) {
     (void)state;
     rig *g = rig_create(4, 12 * RIG_SEGMENT, NULL);
@@ -371,6 +403,7 @@ int main(void) {
         cmocka_unit_test(test_reclaim_copies_what_lives),
         cmocka_unit_test(test_full_log_refuses_by_name_and_resumes),
         cmocka_unit_test(test_failed_sync_loses_nothing),
+        cmocka_unit_test(test_segments_that_can_not_be_opened_are_not_given_up),
         cmocka_unit_test(test_find_time),
         cmocka_unit_test(test_index_of_a_full_segment),
     };
