@@ -16,12 +16,16 @@
 #include <yyjson.h>
 
 #include "conf/config.h"
+#include "limits.h"
 #include "ops/ctl.h"
 #include "ops/text.h"
 
 #define READ_BYTES 65536u
 #define ERROR_BYTES_MAX 65536u
 #define REPLY_TIMEOUT_S 45 // a reload may take 30
+// What PID 1 answers may wait for a slow card; the gateway itself says so when it takes too long.
+#define APPLIANCE_PATH "/api/appliance/"
+#define APPLIANCE_TIMEOUT_S (LIMIT_OPS_APPLIANCE_MS / 1000 + 10)
 
 typedef struct receiver {
     const ctl_call *call;
@@ -157,9 +161,10 @@ static bool send_request(int fd, const ctl_target *t, const ctl_call *call) {
     }
     if (t->token[0] != '\0') text_printf(&head, "Authorization: Bearer %s\r\n", t->token);
     text_puts(&head, "\r\n");
-    // A refusal may come, and the connection close, before all of the body was taken: then the answer counts.
+    // A refusal may come, and the connection close, before all of the body was taken: then the answer counts. A peer that
+    // takes nothing more and says nothing is another matter.
     bool ok = !head.failed && send_all(fd, head.data, head.len);
-    if (ok && call->body_len > 0) (void)send_all(fd, call->body, call->body_len);
+    if (ok && call->body_len > 0 && !send_all(fd, call->body, call->body_len)) ok = errno != EAGAIN;
     text_free(&head);
     return ok;
 }
@@ -192,11 +197,19 @@ static void print_error(const ctl_target *t, receiver *r) {
     yyjson_doc_free(doc);
 }
 
+// How long an answer may take; 0: without end.
+static struct timeval reply_timeout(const ctl_call *call) {
+    bool appliance = strncmp(call->path, APPLIANCE_PATH, sizeof(APPLIANCE_PATH) - 1) == 0;
+    if (call->endless) return (struct timeval){0};
+    return (struct timeval){.tv_sec = appliance ? APPLIANCE_TIMEOUT_S : REPLY_TIMEOUT_S};
+}
+
 int ctl_call_run(const ctl_target *target, const ctl_call *call) {
     int fd = connect_to(target);
     if (fd < 0) return CTL_NO_GATEWAY;
-    struct timeval limit = {.tv_sec = call->endless ? 0 : REPLY_TIMEOUT_S};
+    struct timeval limit = reply_timeout(call);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); // so far it was the limit of the connect
     receiver r = {.call = call, .error = text_make(ERROR_BYTES_MAX)};
     llhttp_settings_t settings;
     llhttp_t parser;
