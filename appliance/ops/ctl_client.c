@@ -161,8 +161,8 @@ static bool send_request(int fd, const ctl_target *t, const ctl_call *call) {
     }
     if (t->token[0] != '\0') text_printf(&head, "Authorization: Bearer %s\r\n", t->token);
     text_puts(&head, "\r\n");
-    // A refusal may come, and the connection close, before all of the body was taken: then the answer counts. A peer that
-    // takes nothing more and says nothing is another matter.
+    // A refusal may come, and the connection close, before all of the body was taken: then the answer counts. A peer
+    // that takes nothing more and says nothing is another matter.
     bool ok = !head.failed && send_all(fd, head.data, head.len);
     if (ok && call->body_len > 0 && !send_all(fd, call->body, call->body_len)) ok = errno != EAGAIN;
     text_free(&head);
