@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "crypto/curves.h"
 #include "net/tls_handshake.h"
 
 #if defined(__aarch64__)
@@ -39,16 +40,16 @@ static const u16 chacha_first[] = {
 };
 
 void tls_profile_set(br_ssl_engine_context *engine, br_ec_impl *curves) {
-    // For P-384 and P-521 BearSSL has only slow code: a client that offers just those would cost a worker ten
-    // times as much.
-    *curves = *br_ec_get_default();
+    // For P-384 and P-521 there is only slow code: a client that offers just those would cost a worker thirty times
+    // as much.
+    *curves = *curves_all();
     curves->supported_curves &= 1u << BR_EC_secp256r1 | 1u << BR_EC_curve25519;
     const u16 *suites = prefers_aes() ? aes_first : chacha_first;
     br_ssl_engine_set_versions(engine, BR_TLS12, BR_TLS12);
     br_ssl_engine_set_suites(engine, suites, ARRAY_LEN(aes_first));
     br_ssl_engine_set_ec(engine, curves);
     br_ssl_engine_set_rsavrfy(engine, br_rsa_pkcs1_vrfy_get_default());
-    br_ssl_engine_set_ecdsa(engine, br_ecdsa_vrfy_asn1_get_default());
+    br_ssl_engine_set_ecdsa(engine, curves_ecdsa_verify);
     br_ssl_engine_set_hash(engine, br_sha256_ID, &br_sha256_vtable);
     br_ssl_engine_set_hash(engine, br_sha384_ID, &br_sha384_vtable);
     br_ssl_engine_set_hash(engine, br_sha512_ID, &br_sha512_vtable);
