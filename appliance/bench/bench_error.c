@@ -61,6 +61,7 @@ static const struct {
     [BENCH_ERROR_MALFORMED] = {"malformed", "the broker sent bytes that are no valid MQTT packet"},
     [BENCH_ERROR_PUBLISH_REFUSED] =
         {"publish_refused", "a PUBACK or PUBREC carried a refusal: a quota or a right of the broker"},
+    [BENCH_ERROR_TLS] = {"tls_failed", "the TLS handshake or a record failed: is --cafile the broker's authority?"},
 };
 _Static_assert(ARRAY_LEN(rows) == BENCH_ERROR_COUNT, "a row for each error");
 

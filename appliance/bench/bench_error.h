@@ -31,6 +31,7 @@ typedef enum bench_error {
     BENCH_ERROR_REFUSED,
     BENCH_ERROR_MALFORMED,
     BENCH_ERROR_PUBLISH_REFUSED,
+    BENCH_ERROR_TLS,
     BENCH_ERROR_COUNT,
 } bench_error;
 

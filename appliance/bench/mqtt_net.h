@@ -14,6 +14,7 @@
 #include "bench/client_io.h"
 #include "bench/dial.h"
 #include "bench/mqtt_options.h"
+#include "net/tls_stream.h"
 #include "proto/mqtt_packet.h"
 
 typedef struct mq_net mq_net;
@@ -60,6 +61,9 @@ struct mq_client {
     u8 state;
     bool dirty;
     bool sub_pending;
+    bool tls_counted;                 // its handshake
+    tls_stream *tls;                  // NULL: plain
+    br_ssl_session_parameters session; // to be resumed by the next connection of this client
 };
 
 struct mq_net {
@@ -74,6 +78,8 @@ struct mq_net {
     u32 run;   // number of this run in this process: in client ids, so that runs never meet
     u32 dials; // connections started so far: spreads source addresses
     u16 keep_alive_s;
+    tls_client *tls; // NULL: plain
+    u64 tls_full, tls_resumed; // handshakes
     char first_refusal[96]; // what the first broker that said no said: "CONNACK not_authorized"
 };
 

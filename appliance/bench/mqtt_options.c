@@ -97,6 +97,12 @@ static const option_row rows[] = {
      "topics are TOPIC/...; default bench/PID/RUN, so that runs never mix"},
     {"id-prefix", "TEXT", OPTION_TEXT, IN_ALL, AT(id_prefix), 0, 0, NULL,
      "client ids are TEXTPID-RUN-0, TEXTPID-RUN-1, ...; default bench-"},
+    {"cafile", "FILE", OPTION_TEXT, IN_ALL, AT(tls_ca), 0, 0, NULL,
+     "over TLS; the broker's certificate must come from an authority in FILE (PEM), its name is not looked at"},
+    {"cert", "FILE", OPTION_TEXT, IN_ALL, AT(tls_cert), 0, 0, NULL, "certificate of all clients (PEM)"},
+    {"key", "FILE", OPTION_TEXT, IN_ALL, AT(tls_key), 0, 0, NULL, "its key; default: in --cert"},
+    {"resume", NULL, OPTION_FLAG, IN(MQ_STORM), AT(tls_resume), 0, 0, NULL,
+     "a client that connects again resumes its TLS session, by session id"},
     {"user", "NAME", OPTION_TEXT, IN_ALL, AT(user), 0, 0, NULL, "user name"},
     {"password", "TEXT", OPTION_TEXT, IN_ALL, AT(password), 0, 0, NULL, "password"},
     {"src-addrs", "N", OPTION_U32, IN_ALL, AT(src_addrs), 1, BENCH_SOURCES_MAX, NULL,
@@ -263,6 +269,8 @@ static int relations_check(mq_options *o) {
     if (load && o->rate <= 0) return fail("a --rate above 0 is needed");
     if (o->kind == MQ_STORM && o->hold && o->conns == 0) return fail("--hold needs --conns");
     if (o->kind == MQ_INGEST && o->qos == 0) return fail("ingest waits for acknowledgements: --qos 1 or 2");
+    if (o->tls_ca == NULL && (o->tls_cert != NULL || o->tls_resume)) return fail("--cert and --resume need --cafile");
+    if (o->tls_ca != NULL && o->stalled > 0) return fail("--stalled has no TLS");
     if (o->kind == MQ_IDLE && o->conns == 0) return fail("--conns 0 measures nothing");
     if (o->password != NULL && o->user == NULL && o->version == 0) {
         return fail("--password without --user exists in 5.0 only");

@@ -44,6 +44,8 @@ typedef struct mq_options {
     u32 pid_count;
     bool pid_none, find_max, json, verbose;
     const char *prefix, *id_prefix, *user, *password, *out;
+    const char *tls_ca, *tls_cert, *tls_key; // PEM files; no tls_ca: without TLS
+    bool tls_resume;
 } mq_options;
 
 const char *mq_kind_name(mq_kind kind);

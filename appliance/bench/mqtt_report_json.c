@@ -162,6 +162,12 @@ void mq_report_json(FILE *f, const mq_options *o, const mq_result *r) {
     errors_object(&j, r);
     json_out_text(&j, "broker_said", r->first_refusal);
     latency_object(&j, "handshake_us", &r->handshakes);
+    if (o->tls_ca != NULL) {
+        json_out_object_begin(&j, "tls");
+        json_out_u64(&j, "full", r->tls_full);
+        json_out_u64(&j, "resumed", r->tls_resumed);
+        json_out_object_end(&j);
+    }
     if (o->kind == MQ_STORM) storm_object(&j, o, r);
     if (o->kind == MQ_RETAINED) retained_object(&j, o, r);
     if (o->kind != MQ_STORM && o->kind != MQ_IDLE) messages_object(&j, o, r);

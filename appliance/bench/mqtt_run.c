@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "bench/mqtt_flow.h"
+#include "bench/mqtt_net_tls.h"
 #include "bench/mqtt_world.h"
 #include "bench/run.h"
 
@@ -114,6 +115,7 @@ static int world_prepare(mq_world *w) {
     mq_result *r = w->result;
     const mq_options *o = &w->options;
     static u32 runs;
+    char why[512];
     if (o->prefix != NULL) {
         snprintf(r->prefix, sizeof(r->prefix), "%s", o->prefix);
     } else {
@@ -136,6 +138,7 @@ static int world_prepare(mq_world *w) {
     if (io == NULL) return mq_world_refuse(w, "%s", r->engine_note);
     snprintf(r->engine, sizeof(r->engine), "%s", cio_engine_name(io));
     mq_net_prepare(&w->net, &w->options, io, &w->dial);
+    if (mq_tls_load(&w->net, why, sizeof(why)) != 0) return mq_world_refuse(w, "%s", why);
     r->clients = w->client_count;
     if (o->keepalive_ns > 0) {
         w->ping_gap_ns = MAX(o->keepalive_ns / 3 * 2 / w->client_count, 1u);
@@ -163,6 +166,7 @@ static void world_free(mq_world *w) {
     }
     w->net.dirty = NULL;
     if (w->net.io != NULL) cio_free(w->net.io);
+    mq_tls_unload(&w->net);
     mq_flow_free(w->flow);
     free(w->clients);
     free(w->before);
@@ -184,6 +188,8 @@ int mq_run(const mq_options *o, mq_result *out) {
     int rc = world_prepare(w);
     if (rc == 0) rc = scenario_run(w);
     out->errors = w->net.errors;
+    out->tls_full = w->net.tls_full;
+    out->tls_resumed = w->net.tls_resumed;
     memcpy(out->first_refusal, w->net.first_refusal, sizeof(out->first_refusal));
     out->interrupted = bench_stop != 0;
     out->failed = rc != 0;

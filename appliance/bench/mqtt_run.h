@@ -25,6 +25,7 @@ typedef struct mq_result {
     u64 published, expected, delivered; // all phases
     u64 observed_ns, observed_published, observed_delivered; // between the two samples
     u32 stalled_closed; // of the stalled subscribers, cut off by the broker
+    u64 tls_full, tls_resumed; // handshakes of all phases
     // storm
     u64 storm_started, storm_served, storm_ns;
     // retained flood

@@ -83,7 +83,7 @@ static int tls_begin(client_conn *c, const client_options *o) {
     if (tls_client_load(&files, &c->tls_files, why, sizeof(why)) < 0) {
         return client_fail(c, CLIENT_STATUS_FAILED, "%s", why);
     }
-    c->tls = tls_stream_open(c->tls_files, o->tls_any_name ? NULL : o->host);
+    c->tls = tls_stream_open(c->tls_files, o->tls_any_name ? NULL : o->host, NULL);
     if (c->tls == NULL) return client_fail(c, CLIENT_STATUS_FAILED, "TLS: no memory");
     return 0;
 }

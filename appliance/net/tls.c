@@ -118,7 +118,7 @@ static bool sink(void *to, const u8 *data, u32 len) {
 
 bool tls_layer_begin(tls_layer *t) {
     t->phase = TLS_IN_HANDSHAKE;
-    bool begun = t->is_client ? tls_handshake_client(t->hs, t->client, t->server_name)
+    bool begun = t->is_client ? tls_handshake_client(t->hs, t->client, t->server_name, NULL)
                               : tls_handshake_server(t->hs, t->context);
     if (begun) return true;
     tls_layer_fail(t, TLS_FAIL_INTERNAL, 0);

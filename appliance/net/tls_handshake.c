@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "crypto/curves.h"
+
 #define ENTROPY_BYTES 48u
 
 static br_ssl_engine_context *engine_of(tls_handshake *hs) {
@@ -105,7 +107,8 @@ bool tls_handshake_server(tls_handshake *hs, const tls_context *context) {
     return br_ssl_server_reset(&hs->ssl.server) == 1;
 }
 
-bool tls_handshake_client(tls_handshake *hs, const tls_client *client, const char *name) {
+bool tls_handshake_client(tls_handshake *hs, const tls_client *client, const char *name,
+                          const br_ssl_session_parameters *session) {
     memset(hs, 0, sizeof(*hs));
     hs->is_client = true;
     br_ssl_client_zero(&hs->ssl.client);
@@ -122,14 +125,15 @@ bool tls_handshake_client(tls_handshake *hs, const tls_client *client, const cha
                                      br_skey_decoder_get_rsa(&cert->key), br_rsa_pkcs1_sign_get_default());
     } else if (cert->chain_len > 0) {
         br_ssl_client_set_single_ec(&hs->ssl.client, cert->chain, cert->chain_len, br_skey_decoder_get_ec(&cert->key),
-                                    BR_KEYTYPE_SIGN, BR_KEYTYPE_EC, br_ec_get_default(),
-                                    br_ecdsa_sign_asn1_get_default());
+                                    BR_KEYTYPE_SIGN, BR_KEYTYPE_EC, curves_all(), curves_ecdsa_sign);
     }
     if (client->alpn != NULL) {
         hs->client_alpn = client->alpn;
         br_ssl_engine_set_protocol_names(engine_of(hs), &hs->client_alpn, 1);
     }
-    return br_ssl_client_reset(&hs->ssl.client, name, 0) == 1;
+    bool again = session != NULL && session->session_id_len > 0;
+    if (again) br_ssl_engine_set_session_parameters(engine_of(hs), session);
+    return br_ssl_client_reset(&hs->ssl.client, name, again) == 1;
 }
 
 // --- going on ---

@@ -54,14 +54,18 @@ typedef struct tls_handshake {
     u8 out[TLS_OUT_BYTES];
 } tls_handshake;
 
+_Static_assert(sizeof(tls_handshake) <= 16384, "one buffer of 16 KiB while a handshake lasts");
+
 typedef enum tls_step { TLS_STEP_MORE, TLS_STEP_DONE, TLS_STEP_FAILED, TLS_STEP_NO_MEMORY } tls_step;
 // Takes the engine's output. False: no memory.
 typedef bool (*tls_sink)(void *to, const u8 *data, u32 len);
 
 // Begins. False: no random numbers (never on Linux 3.17 and later once booted).
 bool tls_handshake_server(tls_handshake *hs, const tls_context *context);
-// name: of the server, for SNI and the check of its certificate. The first records are there to be taken.
-bool tls_handshake_client(tls_handshake *hs, const tls_client *client, const char *name);
+// name: of the server, for SNI and the check of its certificate; NULL: any. session: of an earlier connection to that
+// server, which it may resume; NULL or without an id: none. The first records are there to be taken.
+bool tls_handshake_client(tls_handshake *hs, const tls_client *client, const char *name,
+                          const br_ssl_session_parameters *session);
 // Gives one whole record to the engine and takes what it answers. bytes 0: only takes output.
 tls_step tls_handshake_feed(tls_handshake *hs, const u8 *record, u32 bytes, tls_sink sink, void *to);
 // Why it failed; *alert: of the peer, when it is TLS_FAIL_PEER_ALERT.

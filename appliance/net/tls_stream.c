@@ -17,7 +17,8 @@ struct tls_stream {
     tls_handshake *hs; // NULL when done
     tls_cipher in, out;
     bytes output, waiting, held; // for the socket; plaintext before the handshake; a record in part
-    bool open, peer_ended, closed, failed;
+    br_ssl_session_parameters *session; // the caller's; may be NULL
+    bool open, resumed, peer_ended, closed, failed;
     tls_failure failure;
     u8 alert;
 };
@@ -84,10 +85,13 @@ static bool sink(void *to, const u8 *data, u32 len) {
     return bytes_add(&s->output, data, len);
 }
 
-tls_stream *tls_stream_open(const tls_client *client, const char *name) {
+tls_stream *tls_stream_open(const tls_client *client, const char *name, br_ssl_session_parameters *session) {
     tls_stream *s = calloc(1, sizeof(*s));
-    if (s != NULL) s->hs = malloc(sizeof(*s->hs));
-    bool begun = s != NULL && s->hs != NULL && tls_handshake_client(s->hs, client, name) &&
+    if (s != NULL) {
+        s->session = session;
+        s->hs = malloc(sizeof(*s->hs));
+    }
+    bool begun = s != NULL && s->hs != NULL && tls_handshake_client(s->hs, client, name, session) &&
                  tls_handshake_feed(s->hs, NULL, 0, sink, s) == TLS_STEP_MORE;
     if (begun) return s;
     tls_stream_free(s);
@@ -167,6 +171,16 @@ void tls_stream_close(tls_stream *s) {
 
 // --- in ---
 
+static void session_keep(tls_stream *s) {
+    br_ssl_session_parameters now;
+    if (s->session == NULL) return;
+    br_ssl_engine_get_session_parameters(&s->hs->ssl.engine, &now);
+    s->resumed = now.session_id_len > 0 && now.session_id_len == s->session->session_id_len &&
+                 memcmp(now.session_id, s->session->session_id, now.session_id_len) == 0;
+    *s->session = now;
+    explicit_bzero(&now, sizeof(now));
+}
+
 static int handshake_record(tls_stream *s, const u8 *record, u32 len) {
     switch (tls_handshake_feed(s->hs, record, len, sink, s)) {
     case TLS_STEP_MORE: return 0;
@@ -175,6 +189,7 @@ static int handshake_record(tls_stream *s, const u8 *record, u32 len) {
     case TLS_STEP_DONE: break;
     }
     tls_handshake_ciphers(s->hs, &s->in, &s->out);
+    session_keep(s);
     handshake_free(s);
     s->open = true;
     bool sealed = seal_all(s, s->waiting.data, s->waiting.used);
@@ -242,6 +257,10 @@ int tls_stream_receive(tls_stream *s, u8 *data, u32 len, tls_stream_up up, void 
 
 bool tls_stream_is_open(const tls_stream *s) {
     return s->open;
+}
+
+bool tls_stream_is_resumed(const tls_stream *s) {
+    return s->resumed;
 }
 
 bool tls_stream_peer_ended(const tls_stream *s) {

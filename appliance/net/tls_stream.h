@@ -20,9 +20,11 @@ typedef struct tls_client_files {
 int tls_client_load(const tls_client_files *files, tls_client **out, char *why, size_t why_bytes);
 void tls_client_free(tls_client *client);
 
-// For a connection to the server of that name, which its certificate must have, and which is told to it (SNI).
-// client and name outlive the stream. NULL: no memory. The first bytes for the socket are there at once.
-tls_stream *tls_stream_open(const tls_client *client, const char *name);
+// For a connection to the server of that name, which its certificate must have, and which is told to it
+// (SNI); NULL: any. session: resumed when it has an id and the server agrees, and replaced by that of this
+// connection once the stream is open; wipe it in the end. NULL: none. What is given outlives the stream.
+// NULL: no memory. The first bytes for the socket are there at once.
+tls_stream *tls_stream_open(const tls_client *client, const char *name, br_ssl_session_parameters *session);
 void tls_stream_free(tls_stream *s); // NULL is allowed
 
 // Bytes for the socket. taken: so many have been written.
@@ -35,6 +37,7 @@ int tls_stream_send(tls_stream *s, const void *data, u32 len);
 typedef int (*tls_stream_up)(void *to, u8 *data, u32 len);
 int tls_stream_receive(tls_stream *s, u8 *data, u32 len, tls_stream_up up, void *to);
 bool tls_stream_is_open(const tls_stream *s);   // handshake done
+bool tls_stream_is_resumed(const tls_stream *s); // once open
 bool tls_stream_peer_ended(const tls_stream *s); // the peer said close_notify
 // Says close_notify: behind what is queued.
 void tls_stream_close(tls_stream *s);

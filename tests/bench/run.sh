@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # run.sh: the gateway's benchmarks, called by `./build.sh bench`. Each prints ratios against something
 # measured in the same run; absolute figures belong to the machine of that hour. See run.py --help; other first arguments are
-# scripts of their own, with a --help each: `mqtt` compares MQTT brokers, `start` short and long logs, `sessions` is many of them with long
+# scripts of their own, with a --help each: `mqtt` compares MQTT brokers, `tls` what TLS costs, `start` short and long logs, `sessions` is many of them with long
 # queues, `drain` the uplinks beside Mosquitto's bridge, `backlog` an uplink's memory over ten million messages,
 # `durable` brokers that acknowledge what is on disk, `log` ways to write to it, `log-isolation` what the log costs others.
 set -euo pipefail
@@ -12,7 +12,7 @@ if [ "${1:-}" = mqtt ]; then
     exec "$here/mqtt.sh" "$@"
 fi
 case ${1:-} in
-    start | sessions | drain | backlog | durable | log | log-isolation)
+    tls | start | sessions | drain | backlog | durable | log | log-isolation)
         script=${1//-/_}
         shift
         exec "${PYTHON:-/usr/bin/python3}" "$here/$script.py" "$@"

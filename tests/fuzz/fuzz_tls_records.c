@@ -31,7 +31,7 @@ static void prepare(void) {
     CHECK(tls_anchors_load("ca.pem", &trusting.anchors, &trusting.anchor_count, why, sizeof(why)) == 0);
     tls_step step;
     tls_cipher out;
-    CHECK(tls_handshake_server(&server, context) && tls_handshake_client(&client, &trusting, "gw.example"));
+    CHECK(tls_handshake_server(&server, context) && tls_handshake_client(&client, &trusting, "gw.example", NULL));
     CHECK(pair_run(&server, &client, &step) == TLS_STEP_DONE);
     tls_handshake_ciphers(&server, &sealed_in, &out);
     tls_anchors_free(trusting.anchors, trusting.anchor_count);

@@ -51,7 +51,7 @@ static tls_step attempt(tls_client_auth auth, bool certified, const char *name, 
     tls_context *context = context_of(settings(auth));
     tls_client *made = client_make(certified);
     assert_true(tls_handshake_server(&server, context));
-    assert_true(tls_handshake_client(&client, made, name));
+    assert_true(tls_handshake_client(&client, made, name, NULL));
     tls_step step = pair_run(&server, &client, client_step);
     client_free(made);
     tls_context_drop(context);
@@ -142,7 +142,7 @@ static void test_refusals(void **state) {
     tls_context *context = context_of(conf);
     tls_client *made = client_make(true);
     tls_handshake_server(&server, context);
-    tls_handshake_client(&client, made, "gw.example");
+    tls_handshake_client(&client, made, "gw.example", NULL);
     assert_int_equal(pair_run(&server, &client, &client_step), TLS_STEP_FAILED);
     assert_int_equal(tls_handshake_failure(&server, &alert), TLS_FAIL_CERT_REVOKED);
     tls_context_drop(context);
@@ -151,7 +151,7 @@ static void test_refusals(void **state) {
     conf->tls.identity = TLS_ID_URI;
     context = context_of(conf);
     tls_handshake_server(&server, context);
-    tls_handshake_client(&client, made, "gw.example");
+    tls_handshake_client(&client, made, "gw.example", NULL);
     assert_int_equal(pair_run(&server, &client, &client_step), TLS_STEP_FAILED);
     assert_int_equal(tls_handshake_failure(&server, &alert), TLS_FAIL_IDENTITY);
     tls_context_drop(context);
@@ -168,7 +168,7 @@ static bool no_memory(void *to, const u8 *data, u32 len) {
 static void test_no_memory_for_output(void **state) {
     (void)state;
     tls_client *made = client_make(false);
-    assert_true(tls_handshake_client(&client, made, "gw.example"));
+    assert_true(tls_handshake_client(&client, made, "gw.example", NULL));
     assert_int_equal(tls_handshake_feed(&client, NULL, 0, no_memory, NULL), TLS_STEP_NO_MEMORY);
     client_free(made);
 }

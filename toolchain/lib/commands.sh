@@ -191,7 +191,7 @@ command_bench() {
     # The brokers to compare with; --newest brings its own.
     case " $* " in
         *" --newest "*) ;;
-        " mqtt "* | " drain "* | " backlog "* | " durable "*) host_require peers ;;
+        " mqtt "* | " tls "* | " drain "* | " backlog "* | " durable "*) host_require peers ;;
     esac
     [ -x "$REPO/tests/bench/run.sh" ] || die "tests/bench/run.sh is missing or not executable"
     exec "$REPO/tests/bench/run.sh" "$@"
