@@ -271,6 +271,7 @@ static int control_loop(gateway *gw, const run_options *options, int signal_fd) 
         u64 ignored;
         if (fds[1].revents != 0) (void)!read(gw->control_fd, &ignored, sizeof(ignored));
         if (__atomic_exchange_n(&gw->reload_request, 0, __ATOMIC_ACQ_REL) != 0) gateway_reload(gw, options);
+        gateway_listeners_check_expiry(gw);
         bool draining = gw->draining != 0;
         bool stop = false;
         struct signalfd_siginfo info;

@@ -41,6 +41,8 @@ void gateway_job_free(struct reload_job *job, bool failed);
 void gateway_listeners_free(gateway *gw);
 // The listeners that are open now, for ops.
 void gateway_listeners_publish(gateway *gw, const struct reload_job *job);
+// Main, each turn: once a day, and when the clock was set by as much, warns of certificates that end.
+void gateway_listeners_check_expiry(gateway *gw);
 
 // gateway_reload.c: reads the configuration again and applies what can change while running. What is
 // wrong or needs a restart is logged and put into gw->reload_result. Waits for the workers.

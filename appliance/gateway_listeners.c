@@ -109,9 +109,17 @@ void gateway_job_free(reload_job *job, bool failed) {
 void gateway_listeners_free(gateway *gw) {
     while (gw->listeners_all != NULL) {
         listener_shared *next = gw->listeners_all->next_all;
+        tls_context_publish(&gw->listeners_all->tls, NULL);
         listener_shared_free(gw->listeners_all);
         gw->listeners_all = next;
     }
+}
+
+static bool is_listed(const reload_job *job, const listener_shared *l) {
+    for (u32 i = 0; i < job->count; i++) {
+        if (job->listeners[i].shared == l) return true;
+    }
+    return false;
 }
 
 void gateway_listeners_publish(gateway *gw, const reload_job *job) {
@@ -119,12 +127,25 @@ void gateway_listeners_publish(gateway *gw, const reload_job *job) {
     // and connections of a removed listener still count on them. A reload is rare, an entry is small.
     for (u32 i = 0; i < job->count; i++) {
         const reload_listener *row = &job->listeners[i];
-        i64 ends_s = row->tls != NULL ? row->tls->not_after_s : 0;
-        __atomic_store_n(&row->shared->tls_not_after_s, ends_s, __ATOMIC_RELAXED);
+        tls_context_publish(&row->shared->tls, row->tls);
         __atomic_store_n(&gw->listeners[i], row->shared, __ATOMIC_RELEASE);
         if (!row->fresh) continue;
         log_info("listener %s on %s (%s)", row->shared->name, row->shared->bound.text,
                  row->ops ? "admin" : "devices");
     }
     __atomic_store_n(&gw->listener_count, job->count, __ATOMIC_RELEASE);
+    // The keys of a listener that is no more go as soon as its handshakes are over.
+    for (listener_shared *l = gw->listeners_all; l != NULL; l = l->next_all) {
+        if (!is_listed(job, l)) tls_context_publish(&l->tls, NULL);
+    }
+    gw->tls_checked_s = (i64)(clock_real_ns() / NS_PER_S); // loading them has warned
+}
+
+void gateway_listeners_check_expiry(gateway *gw) {
+    if (!tls_expiry_check_is_due(&gw->tls_checked_s, (i64)(clock_real_ns() / NS_PER_S))) return;
+    for (u32 i = 0; i < gw->listener_count; i++) {
+        tls_context *context = tls_context_at(&gw->listeners[i]->tls);
+        if (context != NULL) tls_context_warn_expiry(context);
+        tls_context_drop(context);
+    }
 }

@@ -67,7 +67,7 @@
 #define LIMIT_TLS_DENIED 262144u           // certificates that a listener refuses by name
 #define LIMIT_TLS_IDENTITY_BYTES 128u      // of a name taken from a client's certificate
 #define LIMIT_TLS_HANDSHAKES 256u          // of one worker at once; others wait
-#define LIMIT_TLS_TURN_US 2000u            // handshake work of one turn of the loop, once others wait
+#define LIMIT_TLS_TURN_US 500u             // handshake work of one turn of the loop, once others wait
 #define LIMIT_TLS_SLOW_MS 3000u            // without progress so long: gives way when others wait
 #define LIMIT_TLS_FLIGHT_BYTES 65536u      // a peer's bytes that wait for their turn in its handshake
 #define LIMIT_TLS_CLIENT_MS 20000u         // a handshake with a server must be done by then

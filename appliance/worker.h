@@ -176,6 +176,7 @@ struct gateway {
     listener_shared *listeners[LIMIT_LISTENERS_MAX + 2]; // open ones, admin and ctl included
     u32 listener_count;            // atomic
     listener_shared *listeners_all; // main's: also those a reload removed
+    i64 tls_checked_s;              // main's: when certificates were last looked at for their end
     // Atomic: open device connections of all workers, at most conns_max of a worker (each has slots for
     // all). A line of its own: it changes with every connection.
     _Alignas(CACHE_LINE) u32 conns;

@@ -21,7 +21,7 @@ typedef struct listener_shared {
     u32 conns;                   // open connections, all workers
     struct shared_rate *rate;    // message_rate_all, byte_rate_all
     struct shared_rate *accepts; // accept_rate
-    i64 tls_not_after_s;         // when the first of its certificates ends; 0 = without TLS
+    struct tls_context *tls;     // what is in force, see tls_context_at; NULL: without TLS
     struct listener_shared *next_all; // main's: every one ever opened, freed at the end
 } listener_shared;
 

@@ -3,6 +3,7 @@
 #include "net/tls_context.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +29,7 @@ static int certs_load(tls_context *context, const listener_config *conf, char *w
         if (!next_path(&keys, key)) memcpy(key, cert, sizeof(key));
         int result = tls_certificate_load(cert, key, &context->certs[context->cert_count], why, why_bytes);
         if (result < 0) return result;
-        i64 ends_s = context->certs[context->cert_count++].info.not_after_s;
-        context->not_after_s = context->cert_count == 1 ? ends_s : MIN(context->not_after_s, ends_s);
+        context->cert_count++;
     }
     return 0;
 }
@@ -144,4 +144,39 @@ void tls_context_warn_expiry(const tls_context *context) {
                      context->name, cert->file);
         }
     }
+}
+
+bool tls_expiry_check_is_due(i64 *last_s, i64 now_s) {
+    i64 passed_s = now_s - *last_s;
+    if (passed_s >= 0 && passed_s < 86400) return false;
+    *last_s = now_s;
+    return true;
+}
+
+// --- what is in force ---
+
+static pthread_mutex_t places = PTHREAD_MUTEX_INITIALIZER;
+
+void tls_context_publish(tls_context **place, tls_context *context) {
+    pthread_mutex_lock(&places);
+    tls_context *before = *place;
+    *place = tls_context_hold(context);
+    pthread_mutex_unlock(&places);
+    tls_context_drop(before);
+}
+
+tls_context *tls_context_at(tls_context **place) {
+    pthread_mutex_lock(&places);
+    tls_context *context = tls_context_hold(*place);
+    pthread_mutex_unlock(&places);
+    return context;
+}
+
+const char *tls_certificate_key_text(const tls_certificate *cert, char out[TLS_KEY_TEXT]) {
+    const br_rsa_private_key *rsa = br_skey_decoder_get_rsa(&cert->key);
+    const br_ec_private_key *ec = br_skey_decoder_get_ec(&cert->key);
+    if (rsa != NULL) snprintf(out, TLS_KEY_TEXT, "RSA %u", rsa->n_bitlen);
+    else if (ec != NULL) snprintf(out, TLS_KEY_TEXT, "ECDSA %s", ec->curve == BR_EC_secp256r1 ? "P-256" : "P-384");
+    else out[0] = '\0';
+    return out;
 }

@@ -40,7 +40,6 @@ typedef struct tls_context {
     const char *alpn[LIMIT_TLS_ALPN];
     u32 alpn_count;
     char alpn_text[LIMIT_TLS_ALPN * 32];
-    i64 not_after_s;              // of the certificate of ours that ends first
 } tls_context;
 
 // Reads and checks everything that the tls block names. Returns 0; or -EINVAL, -ENOMEM or another -errno
@@ -56,6 +55,18 @@ bool tls_context_denies(const tls_context *context, const u8 digest[TLS_DIGEST_B
 void tls_serial_digest(der issuer, der serial, u8 out[TLS_DIGEST_BYTES]);
 // Logs a warning for each certificate that ends within LIMIT_TLS_EXPIRY_WARN_S, or has ended.
 void tls_context_warn_expiry(const tls_context *context);
+// Whether a day has passed since *last_s (by a clock that may be set, either way), which then becomes now_s.
+bool tls_expiry_check_is_due(i64 *last_s, i64 now_s);
+
+// A place where a context is looked at by main and the operations worker: what is in force on a listener. Behind a
+// lock, which device workers never take.
+// Main thread: replaces what is there; takes a reference of its own. NULL: nothing from now on.
+void tls_context_publish(tls_context **place, tls_context *context);
+// What is there, with a reference for the caller; NULL: nothing.
+tls_context *tls_context_at(tls_context **place);
+// "ECDSA P-256", "RSA 2048".
+#define TLS_KEY_TEXT 32u
+const char *tls_certificate_key_text(const tls_certificate *cert, char out[TLS_KEY_TEXT]);
 
 // --- the parts, for each other and for clients (tls_load.c, tls_deny.c) ---
 

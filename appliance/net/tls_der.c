@@ -88,6 +88,7 @@ static bool take_whole(der *in, u8 tag, der *whole) {
 
 static const u8 oid_common_name[] = {0x55, 0x04, 0x03};
 static const u8 oid_alt_name[] = {0x55, 0x1d, 0x11};
+static const u8 oid_ext_key_usage[] = {0x55, 0x1d, 0x25};
 
 static bool is_oid(der oid, const u8 *want, u32 len) {
     return oid.left == len && memcmp(oid.at, want, len) == 0;
@@ -105,7 +106,7 @@ static void find_common_name(der name, cert_info *out) {
     }
 }
 
-static void find_alt_names(der extensions, cert_info *out) {
+static void find_extensions(der extensions, cert_info *out) {
     der list, one, oid, critical, value, names;
     if (!der_take(&extensions, DER_SEQUENCE, &list)) return;
     while (der_take(&list, DER_SEQUENCE, &one)) {
@@ -114,6 +115,10 @@ static void find_alt_names(der extensions, cert_info *out) {
         if (!der_take(&one, DER_OCTET_STRING, &value)) return;
         if (is_oid(oid, oid_alt_name, sizeof(oid_alt_name)) && der_take(&value, DER_SEQUENCE, &names)) {
             out->alt_names = names;
+        }
+        if (is_oid(oid, oid_ext_key_usage, sizeof(oid_ext_key_usage)) && der_take(&value, DER_SEQUENCE, &names)) {
+            out->purposes = names;
+            out->has_purposes = true;
         }
     }
 }
@@ -143,27 +148,21 @@ int cert_read(const u8 *cert, u32 len, cert_info *out, u32 *offset) {
     while (der_next(&tbs, &tag, &content, NULL)) {
         if (tag == 0xa3) {
             extensions = content;
-            find_alt_names(extensions, out);
+            find_extensions(extensions, out);
         }
     }
     return 0;
 }
 
-bool cert_read_start(const u8 *start, u32 len, der *issuer, der *serial) {
-    // The outer elements are longer than what is there: their headers are stepped over.
-    der in = {start, len};
-    for (u32 level = 0; level < 2; level++) {
-        if (in.left < 2 || in.at[0] != DER_SEQUENCE) return false;
-        u32 head = in.at[1] >= 0x80 ? 2u + (in.at[1] & 0x7f) : 2u;
-        if (head > 6 || in.left < head) return false;
-        in.at += head;
-        in.left -= head;
+bool cert_is_for_purpose(const cert_info *info, cert_purpose purpose) {
+    static const u8 any[] = {0x55, 0x1d, 0x25, 0x00};
+    const u8 wanted[] = {0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, (u8)purpose};
+    der list = info->purposes, oid;
+    if (!info->has_purposes) return true;
+    while (der_take(&list, DER_OID, &oid)) {
+        if (is_oid(oid, wanted, sizeof(wanted)) || is_oid(oid, any, sizeof(any))) return true;
     }
-    cert_info info = {0};
-    if (!read_start(&in, &info)) return false;
-    *issuer = info.issuer;
-    *serial = info.serial;
-    return true;
+    return false;
 }
 
 bool cert_next_dns(der *alt_names, der *name) {

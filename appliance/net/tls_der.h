@@ -39,12 +39,15 @@ typedef struct cert_info {
     i64 not_before_s, not_after_s; // seconds since 1970
     der alt_names;     // content of the SubjectAltName's GeneralNames, or empty
     der common_name;   // last CN of the subject, or empty
+    der purposes;      // content of the ExtKeyUsageSyntax
+    bool has_purposes; // it has that extension
 } cert_info;
 
 // Reads a certificate. Returns 0 or -EINVAL with the offset of what was not understood in *offset.
 int cert_read(const u8 *cert, u32 len, cert_info *out, u32 *offset);
-// Issuer and serial of a certificate of which only the first bytes are there. False: they do not lie in these.
-bool cert_read_start(const u8 *start, u32 len, der *issuer, der *serial);
+// Whether its extended key usage (RFC 5280 section 4.2.1.12) allows it: it has none, or that purpose, or any.
+typedef enum cert_purpose { CERT_OF_SERVER = 1, CERT_OF_CLIENT = 2 } cert_purpose; // last arc of id-kp-...
+bool cert_is_for_purpose(const cert_info *info, cert_purpose purpose);
 // The next dNSName of alt_names; false at the end.
 bool cert_next_dns(der *alt_names, der *name);
 // Whether the certificate is for this host name (RFC 6125: exact, or * as the whole first label). Names in

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "crypto/curves.h"
+
 #define UNIX_DAY_0 719528u // days from the year 0 to 1970, as BearSSL counts
 #define RSA_BYTES_MIN 256u // 2048 bits
 
@@ -18,7 +20,8 @@ static const br_x509_class **inner(tls_verifier *v) {
 static void start_chain(const br_x509_class **ctx, const char *server_name) {
     tls_verifier *v = verifier_of(ctx);
     v->certificate = 0;
-    v->start_len = 0;
+    v->own_len = 0;
+    v->too_long = false;
     v->shown = false;
     v->failure = TLS_OK;
     v->minimal.vtable->start_chain(inner(v), server_name);
@@ -34,9 +37,10 @@ static void start_cert(const br_x509_class **ctx, uint32_t length) {
 static void append(const br_x509_class **ctx, const unsigned char *buf, size_t len) {
     tls_verifier *v = verifier_of(ctx);
     if (v->certificate == 0) {
-        u32 take = MIN((u32)len, TLS_CERT_START_BYTES - v->start_len);
-        memcpy(v->start + v->start_len, buf, take);
-        v->start_len += take;
+        u32 take = MIN((u32)len, TLS_CERT_BYTES_MAX - v->own_len);
+        memcpy(v->own + v->own_len, buf, take);
+        v->own_len += take;
+        v->too_long = v->too_long || take < len;
         br_sha256_update(&v->sha, buf, len);
     }
     v->minimal.vtable->append(inner(v), buf, len);
@@ -50,14 +54,17 @@ static void end_cert(const br_x509_class **ctx) {
 
 // What BearSSL knows nothing of.
 static tls_failure own_checks(const tls_verifier *v) {
-    der issuer, serial;
+    cert_info info;
+    u32 offset;
     u8 digest[TLS_DIGEST_BYTES];
+    // A server may have hundreds of names, and was asked for its own. A client has one.
+    if (v->too_long) return v->context == NULL ? TLS_OK : TLS_FAIL_TOO_LARGE;
+    if (cert_read(v->own, v->own_len, &info, &offset) < 0) return TLS_FAIL_CERT_INVALID;
+    if (!cert_is_for_purpose(&info, v->context == NULL ? CERT_OF_SERVER : CERT_OF_CLIENT)) return TLS_FAIL_CERT_USAGE;
     if (v->context == NULL) return TLS_OK;
-    if (tls_context_denies(v->context, v->digest)) return TLS_FAIL_CERT_REVOKED;
-    if (v->context->denied_count > 0) {
-        if (!cert_read_start(v->start, v->start_len, &issuer, &serial)) return TLS_FAIL_CERT_INVALID;
-        tls_serial_digest(issuer, serial, digest);
-        if (tls_context_denies(v->context, digest)) return TLS_FAIL_CERT_REVOKED;
+    tls_serial_digest(info.issuer, info.serial, digest);
+    if (tls_context_denies(v->context, v->digest) || tls_context_denies(v->context, digest)) {
+        return TLS_FAIL_CERT_REVOKED;
     }
     return v->name.status == 1 && v->identity[0] != '\0' ? TLS_OK : TLS_FAIL_IDENTITY;
 }
@@ -91,7 +98,7 @@ static void init(tls_verifier *out, const tls_context *context, const br_x509_tr
     out->context = context;
     br_x509_minimal_init(&out->minimal, &br_sha256_vtable, anchors, count);
     br_x509_minimal_set_rsa(&out->minimal, br_rsa_pkcs1_vrfy_get_default());
-    br_x509_minimal_set_ecdsa(&out->minimal, br_ec_get_default(), br_ecdsa_vrfy_asn1_get_default());
+    br_x509_minimal_set_ecdsa(&out->minimal, curves_all(), br_ecdsa_vrfy_asn1_get_default());
     br_x509_minimal_set_hash(&out->minimal, br_sha256_ID, &br_sha256_vtable);
     br_x509_minimal_set_hash(&out->minimal, br_sha384_ID, &br_sha384_vtable);
     br_x509_minimal_set_hash(&out->minimal, br_sha512_ID, &br_sha512_vtable);

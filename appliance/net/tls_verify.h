@@ -7,8 +7,9 @@
 #include "net/tls_context.h"
 #include "net/tls_error.h"
 
-// Issuer and serial number lie in the first bytes of a certificate.
-#define TLS_CERT_START_BYTES 768u
+// A peer's own certificate is kept for what BearSSL does not look at: issuer, serial number, purposes. With
+// this much the handshake's memory is one buffer of 16 KiB; certificates have 500 to 2,000 bytes.
+#define TLS_CERT_BYTES_MAX 3072u
 
 typedef struct tls_verifier {
     const br_x509_class *vtable;   // first: BearSSL gets a pointer to it
@@ -16,8 +17,9 @@ typedef struct tls_verifier {
     const tls_context *context;    // NULL: a client's check of a server
     br_sha256_context sha;
     u32 certificate;               // number of the one that comes, from 0
-    u32 start_len;
-    u8 start[TLS_CERT_START_BYTES];
+    u32 own_len;                   // of the peer's own certificate, which is longer than own when too_long
+    bool too_long;
+    u8 own[TLS_CERT_BYTES_MAX];
     u8 digest[TLS_DIGEST_BYTES];   // SHA-256 of the first certificate
     br_name_element name;
     char identity[LIMIT_TLS_IDENTITY_BYTES + 1];

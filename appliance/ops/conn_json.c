@@ -27,6 +27,21 @@ void conn_json_put(json *j, yyjson_mut_val *obj, const conn_view *v) {
     json_u64(j, obj, "out_bytes", v->out_bytes);
 }
 
+static void tls_put(json *j, yyjson_mut_val *obj, const conn_view *v) {
+    if (v->tls_suite == NULL) {
+        json_null(j, obj, "tls");
+        return;
+    }
+    yyjson_mut_val *tls = json_obj(j, obj, "tls");
+    json_str(j, tls, "version", "1.2");
+    json_str(j, tls, "suite", v->tls_suite);
+    json_bool(j, tls, "resumed", v->tls_resumed);
+    json_bool(j, tls, "kernel_send", v->tls_kernel_send);
+    json_bool(j, tls, "kernel_receive", v->tls_kernel_receive);
+    if (v->tls_identity[0] == '\0') json_null(j, tls, "identity");
+    else json_str(j, tls, "identity", v->tls_identity);
+}
+
 void conn_json_put_detail(json *j, yyjson_mut_val *obj, const conn_view *v) {
     u32 bit = 0;
     const char *name;
@@ -42,6 +57,7 @@ void conn_json_put_detail(json *j, yyjson_mut_val *obj, const conn_view *v) {
     json_u64(j, obj, "slot", v->slot);
     json_u64(j, obj, "generation", v->generation);
 
+    tls_put(j, obj, v);
     yyjson_mut_val *queues = json_obj(j, obj, "queues");
     json_u64(j, queues, "out_bytes", v->out_bytes);
     json_u64(j, queues, "lent_bytes", v->lent_bytes);

@@ -10,6 +10,7 @@
 
 #include "net/layer.h"
 #include "net/listener.h"
+#include "net/tls.h"
 #include "ops/conn_id.h"
 
 #define SLOW_AFTER_NS NS_PER_S
@@ -130,6 +131,16 @@ static u64 since(u64 now_ns, u64 then_ns) {
     return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
+static void tls_take(conn_view *out, const conn *c) {
+    tls_view tls;
+    if (!tls_view_of(c, &tls)) return;
+    out->tls_suite = tls.suite;
+    out->tls_resumed = tls.resumed;
+    out->tls_kernel_send = tls.kernel_send;
+    out->tls_kernel_receive = tls.kernel_receive;
+    if (tls.identity_len > 0) memcpy(out->tls_identity, tls.identity, tls.identity_len);
+}
+
 void conn_view_take(conn_view *out, const conn *c, u64 now_ns) {
     *out = (conn_view){
         .id = c->id,
@@ -168,6 +179,7 @@ void conn_view_take(conn_view *out, const conn *c, u64 now_ns) {
     u32 len;
     const char *id = client_of(c, &len);
     if (len > 0) memcpy(out->client, id, len);
+    tls_take(out, c);
 }
 
 // --- filter ---

@@ -54,6 +54,9 @@ typedef struct conn_view {
     u64 timer_in_ns;                      // UINT64_MAX when no timer is armed
     u32 out_bytes, lent_bytes;
     u32 head_bytes, tail_bytes, tail_size, stash_bytes, stash_size;
+    const char *tls_suite;                // static; NULL: no TLS, or in its handshake
+    bool tls_resumed, tls_kernel_send, tls_kernel_receive;
+    char tls_identity[LIMIT_TLS_IDENTITY_BYTES + 1]; // name out of the peer's certificate, "" = none
 } conn_view;
 
 // Owner thread of c.

@@ -37,6 +37,7 @@ static const char usage[] =
     "  streams read NAME            its messages: --from WHERE, --limit N, --wait TIME, --follow, --partition N\n"
     "  streams forget NAME CONSUMER a named consumer's place\n"
     "  uplinks                      remote brokers: state, backlog, last error, on each worker\n"
+    "  tls                          certificates of the listeners, and when they end\n"
     "  conn ID                      one connection: state, queues, timers, last events\n"
     "  kick ID                      end a connection\n"
     "  trace [--follow]             what the engines do, like strace: --conn ID, --peer ADDR[/BITS], --worker N\n"
@@ -200,6 +201,10 @@ static int run_conns(const ctl_target *target, const ctl_args *args) {
 
 static int run_uplinks(const ctl_target *target, const ctl_args *args) {
     return ask(target, args, "GET", "/api/uplinks", ctl_print_uplinks);
+}
+
+static int run_tls(const ctl_target *target, const ctl_args *args) {
+    return ask(target, args, "GET", "/api/tls", ctl_print_tls);
 }
 
 static int run_sessions(const ctl_target *target, const ctl_args *args) {
@@ -437,6 +442,7 @@ static const command commands[] = {
     {"conn", 1, 1, 0, run_conn},
     {"kick", 1, 1, 0, run_kick},
     {"uplinks", 0, 0, 0, run_uplinks},
+    {"tls", 0, 0, 0, run_tls},
     {"trace", 0, 0, BIT(OPT_CONN) | BIT(OPT_PEER) | BIT(OPT_WORKER) | BIT(OPT_FOLLOW), run_trace},
     {"streams", 0, 3, BIT(OPT_FROM) | BIT(OPT_LIMIT) | BIT(OPT_WAIT) | BIT(OPT_FOLLOW) | BIT(OPT_PARTITION),
      run_streams},

@@ -240,6 +240,27 @@ void ctl_print_sessions(yyjson_val *root) {
     }
 }
 
+void ctl_print_tls(yyjson_val *root) {
+    static const char *const heads[] = {"LISTENER", "CLIENTS", "FILE", "NAME", "KEY", "ENDS", ">LEFT", "STATE"};
+    ctl_table t;
+    yyjson_val *l, *c;
+    size_t i, k, max, certs;
+    ctl_table_begin(&t, heads, ARRAY_LEN(heads));
+    yyjson_arr_foreach(yyjson_obj_get(root, "listeners"), i, max, l) {
+        yyjson_arr_foreach(yyjson_obj_get(l, "certificates"), k, certs, c) {
+            ctl_table_cell(&t, "%s", str(l, "listener"));
+            ctl_table_cell(&t, "%s", str(l, "client_certificates"));
+            ctl_table_cell(&t, "%s", str(c, "file"));
+            ctl_table_cell(&t, "%s", str(c, "common_name"));
+            ctl_table_cell(&t, "%s", str(c, "key"));
+            ctl_table_cell(&t, "%.10s", str(c, "not_after"));
+            ctl_table_cell(&t, "%lld days", (long long)(yyjson_get_sint(yyjson_obj_get(c, "seconds_left")) / 86400));
+            ctl_table_cell(&t, "%s", str(c, "state"));
+        }
+    }
+    ctl_table_end(&t, 0);
+}
+
 void ctl_print_uplinks(yyjson_val *root) {
     static const char *const heads[] = {"UPLINK",     ">W",   "STATE",     "REMOTE",  ">LAG",  ">BYTES",
                                         ">OLDEST", ">IN FLIGHT", ">ACKED", ">RETRIES", "ERROR"};
@@ -360,6 +381,20 @@ static void print_events(yyjson_val *list) {
     ctl_table_end(&t, 0);
 }
 
+static void print_conn_tls(yyjson_val *tls) {
+    char line[512];
+    if (!yyjson_is_obj(tls)) return;
+    bool send = yyjson_get_bool(yyjson_obj_get(tls, "kernel_send"));
+    bool receive = yyjson_get_bool(yyjson_obj_get(tls, "kernel_receive"));
+    yyjson_val *identity = yyjson_obj_get(tls, "identity");
+    snprintf(line, sizeof(line), "%s %s%s, records by the %s%s%s", str(tls, "version"), str(tls, "suite"),
+             yyjson_get_bool(yyjson_obj_get(tls, "resumed")) ? ", resumed" : "",
+             send && receive ? "kernel" : send ? "kernel (sent), gateway (received)" : "gateway",
+             yyjson_is_str(identity) ? ", certificate of " : "",
+             yyjson_is_str(identity) ? yyjson_get_str(identity) : "");
+    print_line("tls", line);
+}
+
 void ctl_print_conn(yyjson_val *root) {
     char line[512], a[CTL_UNIT_BYTES], b[CTL_UNIT_BYTES];
     yyjson_val *slow = yyjson_obj_get(root, "slow"), *reason = yyjson_obj_get(root, "close_reason");
@@ -382,6 +417,7 @@ void ctl_print_conn(yyjson_val *root) {
     snprintf(line, sizeof(line), "%llu bytes, %llu packets", (unsigned long long)num(root, "bytes_out"),
              (unsigned long long)num(root, "packets_out"));
     print_line("out", line);
+    print_conn_tls(yyjson_obj_get(root, "tls"));
     print_numbers("queues", yyjson_obj_get(root, "queues"));
     print_numbers("timers", yyjson_obj_get(root, "timers"));
     print_events(yyjson_obj_get(root, "events"));

@@ -11,6 +11,7 @@ void ctl_print_conns(yyjson_val *root);
 void ctl_print_conn(yyjson_val *root);
 void ctl_print_sessions(yyjson_val *root);
 void ctl_print_uplinks(yyjson_val *root);
+void ctl_print_tls(yyjson_val *root);
 void ctl_print_subs(yyjson_val *root);
 void ctl_print_retained(yyjson_val *root);
 // One event of a trace, like a line of strace.

@@ -10,6 +10,7 @@
 #include "net/listener.h"
 #include "ops/metrics.h"
 #include "ops/metrics_streams.h"
+#include "ops/metrics_tls.h"
 #include "ops/metrics_uplink.h"
 #include "ops/process.h"
 #include "ops/request.h"
@@ -103,21 +104,6 @@ static void emit_listener_conns(text *out, const metric_family *f, const gateway
     }
 }
 
-static void emit_tls_ends(text *out, const metric_family *f, const gateway *gw, const worker *w) {
-    (void)w;
-    u32 count = __atomic_load_n(&gw->listener_count, __ATOMIC_ACQUIRE);
-    for (u32 i = 0; i < count; i++) {
-        const listener_shared *l = __atomic_load_n(&gw->listeners[i], __ATOMIC_ACQUIRE);
-        i64 ends_s = __atomic_load_n(&l->tls_not_after_s, __ATOMIC_RELAXED);
-        if (ends_s <= 0) continue;
-        text labels = text_make(256);
-        metric_label(&labels, "listener", l->name);
-        if (labels.failed) out->failed = true;
-        else metric_sample(out, f, NULL, labels.data, (u64)ends_s);
-        text_free(&labels);
-    }
-}
-
 // The operations worker's own connections.
 static void emit_admin_open(text *out, const metric_family *f, const gateway *gw, const worker *w) {
     (void)w;
@@ -143,27 +129,6 @@ static void emit_closes(text *out, const metric_family *f, const gateway *gw, co
         snprintf(labels, sizeof(labels), "reason=\"%s\"", close_reason_name(i));
         metric_sample(out, f, w, labels, counter_get(&w->metrics.closes[i]));
     }
-}
-
-static void emit_tls_failures(text *out, const metric_family *f, const gateway *gw, const worker *w) {
-    (void)gw;
-    for (u32 i = TLS_OK + 1; i < TLS_FAILURES; i++) {
-        char labels[64];
-        snprintf(labels, sizeof(labels), "reason=\"%s\"", tls_failure_name(i));
-        metric_sample(out, f, w, labels, counter_get(&w->metrics.tls_failures[i]));
-    }
-}
-
-static void emit_tls_handshakes(text *out, const metric_family *f, const gateway *gw, const worker *w) {
-    (void)gw;
-    metric_sample(out, f, w, "kind=\"full\"", counter_get(&w->metrics.tls_full));
-    metric_sample(out, f, w, "kind=\"resumed\"", counter_get(&w->metrics.tls_resumed));
-}
-
-static void emit_tls_kernel(text *out, const metric_family *f, const gateway *gw, const worker *w) {
-    (void)gw;
-    metric_sample(out, f, w, "direction=\"send\"", counter_get(&w->metrics.tls_kernel_send));
-    metric_sample(out, f, w, "direction=\"receive\"", counter_get(&w->metrics.tls_kernel_receive));
 }
 
 static void emit_heartbeat_age(text *out, const metric_family *f, const gateway *gw, const worker *w) {
@@ -350,19 +315,19 @@ const metric_family metric_families[] = {
     PROCESS("sluice_address_limit_overflows_total", METRIC_COUNTER, emit_address_overflows,
             "Connections let in without counting because the table of addresses was full."),
 
-    EMIT("sluice_tls_handshakes_total", METRIC_COUNTER, SCOPE_DEVICE, emit_tls_handshakes,
+    EMIT("sluice_tls_handshakes_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_tls_handshakes,
          "TLS handshakes done: full, or an earlier session resumed."),
-    EMIT("sluice_tls_handshake_failures_total", METRIC_COUNTER, SCOPE_DEVICE, emit_tls_failures,
+    EMIT("sluice_tls_handshake_failures_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_tls_failures,
          "TLS handshakes that failed, by reason."),
     DEVICE("sluice_tls_handshaking", METRIC_GAUGE, tls_handshaking, "TLS handshakes under way."),
     DEVICE("sluice_tls_waiting", METRIC_GAUGE, tls_waiting,
            "Connections that wait because too many handshakes are under way, of all or of their address."),
-    EMIT("sluice_tls_kernel_total", METRIC_COUNTER, SCOPE_DEVICE, emit_tls_kernel,
+    EMIT("sluice_tls_kernel_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_tls_kernel,
          "TLS connections whose records were handed to the kernel, by direction."),
     DEVICE("sluice_tls_kernel_refused_total", METRIC_COUNTER, tls_kernel_refused,
            "TLS connections whose keys the kernel did not take; their records are done in user space."),
-    PROCESS("sluice_tls_certificate_end_seconds", METRIC_GAUGE, emit_tls_ends,
-            "End of the validity of a listener's certificate since the Unix epoch; of several the first."),
+    PROCESS("sluice_tls_certificate_end_seconds", METRIC_GAUGE, metrics_tls_ends,
+            "End of the validity of a listener's certificate, in seconds since the Unix epoch."),
 
     DEVICE("sluice_received_bytes_total", METRIC_COUNTER, bytes_in, "Bytes received from devices."),
     DEVICE("sluice_sent_bytes_total", METRIC_COUNTER, bytes_out, "Bytes sent to devices."),

@@ -34,6 +34,7 @@ static const route routes[] = {
     {"/api/subs", READ, false, subs_handle},
     {"/api/retained", READ, false, retained_handle},
     {"/api/uplinks", READ, false, uplinks_handle},
+    {"/api/tls", READ, false, tls_handle},
     {"/api/trace", READ, false, trace_handle},
     {"/api/log", READ, false, log_handle},
     {"/api/streams", READ, false, streams_handle},

@@ -20,6 +20,7 @@ void conns_handle(http_exchange *x, const char *rest);          // conns.c
 void conn_handle(http_exchange *x, const char *rest);           // conn_detail.c: GET, DELETE
 void sessions_handle(http_exchange *x, const char *rest);       // sessions.c
 void uplinks_handle(http_exchange *x, const char *rest);        // uplinks.c
+void tls_handle(http_exchange *x, const char *rest);            // tls.c
 void subs_handle(http_exchange *x, const char *rest);           // routing.c
 void retained_handle(http_exchange *x, const char *rest);       // routing.c
 void streams_handle(http_exchange *x, const char *rest);        // streams.c

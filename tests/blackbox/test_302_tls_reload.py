@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Certificates, keys, authorities and deny lists are read again on a reload: nobody who is connected notices, new
 handshakes use what is new, and a mistake leaves everything as it was and says which file and why."""
+import json
 import os
 import signal
 import subprocess
@@ -46,9 +47,24 @@ def test_new_certificate_for_new_handshakes(engine, run_gateway, pki):
         device.send(frame(b"still here"))
         device.expect(ack(1))
         assert serial(gateway, pki) != first
-    end = gateway.metric("sluice_tls_certificate_end_seconds", listener="tls")
-    assert 0 < end
+    assert gateway.metric("sluice_tls_certificate_end_seconds", listener="tls", file=pki.cert("server")) > 0
     gateway.wait_log(r"the certificate in .*server\.pem ends in \d+ days")
+
+
+def test_a_crowd_is_not_dropped(engine, run_gateway, sluice, pki):
+    """`./build.sh bench tls reload` does it with 5,000."""
+    gateway = run_gateway(engine, workers=2, listeners={"tls": {"protocol": "mqtt", "anonymous": True, "tls": {
+        "cert": pki.cert("server"), "key": pki.key("server"), "handshakes_per_address": 256}}})
+    before = serial(gateway, pki)
+    command = [sluice, "bench", "mqtt", "idle", "--to", f"127.0.0.1:{gateway.address('tls')[1]}", "--cafile", pki.cert("ca"),
+               "--conns", "200", "--connect-rate", "1000", "--duration", "3s", "--json", "--wait", "sleep"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as crowd:
+        until(lambda: gateway.metric("sluice_tls_handshakes_total") >= 201, "all are connected")
+        pki.issue("server", "sub", san="DNS:localhost", chain=["sub"])
+        reload(gateway)
+        assert serial(gateway, pki) != before
+        document = json.loads(crowd.communicate()[0])
+    assert document["alive"] == 200 and document["errors_total"] == 0
 
 
 def test_denied_after_a_reload(engine, run_gateway, pki):

@@ -14,17 +14,17 @@
 static void read_der(const u8 *data, u32 len) {
     cert_info cert;
     crl_info crl;
-    der issuer, serial, name;
+    der serial, name;
     u32 offset = 0;
     if (cert_read(data, len, &cert, &offset) == 0) {
         CHECK(cert.issuer.at >= data && cert.issuer.at + cert.issuer.left <= data + len);
         der names = cert.alt_names;
         while (cert_next_dns(&names, &name)) CHECK(name.at + name.left <= data + len);
         cert_is_for(&cert, "a.example.com", 13);
+        cert_is_for_purpose(&cert, CERT_OF_CLIENT);
     } else {
         CHECK(offset <= len);
     }
-    if (cert_read_start(data, len, &issuer, &serial)) CHECK(issuer.at + issuer.left <= data + len);
     if (crl_read(data, len, &crl, &offset) == 0) {
         while (crl_next(&crl.revoked, &serial)) CHECK(serial.at + serial.left <= data + len);
         CHECK(crl.signature.left > 0);

@@ -20,6 +20,7 @@
 #include "broker/broker.h"
 #include "broker/inspect.h"
 #include "net/listener.h"
+#include "net/tls.h"
 #include "ops/http.h"
 #include "ops/request.h"
 #include "uplink/uplink.h"
@@ -131,6 +132,15 @@ void conn_close_after_flush(conn *c, close_reason reason) {
     f->close_after = (u8)reason;
     if (c->out_bytes == 0) conn_close(c, reason);
 }
+// What the TLS layer of one connection tells; the others have none.
+static tls_view fake_tls;
+static const conn *fake_tls_conn;
+
+bool tls_view_of(const conn *c, tls_view *out) {
+    *out = fake_tls;
+    return c == fake_tls_conn;
+}
+
 const char *conn_peer_text(const conn *c, char out[CONN_PEER_TEXT]) {
     if (c->peer_family == AF_UNIX) snprintf(out, CONN_PEER_TEXT, "unix");
     else snprintf(out, CONN_PEER_TEXT, "%u.%u.%u.%u:%u", c->peer_addr[12], c->peer_addr[13], c->peer_addr[14],

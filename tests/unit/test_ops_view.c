@@ -90,6 +90,23 @@ static void test_peer_filters(void **state) {
     fake_devices_free();
 }
 
+static void test_tls(void **state) {
+    (void)state;
+    conn *c = fake_device(0, 0, 1, 9);
+    conn_view v;
+    conn_view_take(&v, c, fake_workers[0].now_ns);
+    assert_null(v.tls_suite);
+    fake_tls_conn = c;
+    fake_tls = (tls_view){.suite = "ECDHE-ECDSA-AES128-GCM", .identity = "device-7 and more", .identity_len = 8,
+                          .resumed = true, .kernel_send = true};
+    conn_view_take(&v, c, fake_workers[0].now_ns);
+    fake_tls_conn = NULL;
+    assert_string_equal(v.tls_suite, "ECDHE-ECDSA-AES128-GCM");
+    assert_string_equal(v.tls_identity, "device-7");
+    assert_true(v.tls_resumed && v.tls_kernel_send && !v.tls_kernel_receive);
+    fake_devices_free();
+}
+
 static void test_states_and_slowness(void **state) {
     (void)state;
     conn *c = fake_device(0, 0, 1, 9);
@@ -178,7 +195,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(test_text_is_bounded), T(test_time),
         T(test_ids),             T(test_peer_filters),
-        T(test_states_and_slowness), T(test_trace_names),
+        T(test_tls), T(test_states_and_slowness), T(test_trace_names),
         T(test_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

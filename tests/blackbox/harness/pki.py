@@ -35,8 +35,10 @@ class Pki:
         return self.issue(name, issuer or name, kind, extensions=["basicConstraints=critical,CA:TRUE",
                                                                  "keyUsage=critical,keyCertSign,cRLSign"])
 
-    def issue(self, name, issuer, kind=EC, cn=None, san=None, days=30, extensions=(), chain=(), start=None):
-        """san: "DNS:a,DNS:*.b". days below 0: ended. chain: names whose own certificates follow."""
+    def issue(self, name, issuer, kind=EC, cn=None, san=None, days=30, extensions=(), chain=(), start=None,
+              digest="sha256"):
+        """san: "DNS:a,DNS:*.b". days below 0: ended. start: "20400101000000Z", for ten years. chain: names whose own
+        certificates follow."""
         self.make_key(name, kind)
         self.serial += 1
         subject = f"/O=test/CN={cn if cn is not None else name}"
@@ -46,16 +48,33 @@ class Pki:
         with open(self.path(name + ".ext"), "w") as f:
             f.write("\n".join(lines) + "\n")
         request = run("req", "-new", "-key", self.key(name), "-subj", subject, "-sha256")
+        if start:
+            return self._issue_from(name, issuer, request, start, chain)
         dates = ["-days", str(days)]
         signer = ["-key", self.key(name)] if issuer == name else ["-CA", self.cert(issuer), "-CAkey", self.key(issuer)]
-        own = run("x509", "-req", *signer, "-set_serial", str(self.serial), *dates, "-sha256", "-extfile",
+        own = run("x509", "-req", *signer, "-set_serial", str(self.serial), *dates, "-" + digest, "-extfile",
                   self.path(name + ".ext"), text=request)
+        return self._write(name, own, chain)
+
+    def _write(self, name, own, chain):
         with open(self.cert(name), "wb") as f:
             f.write(own)
-            for other in chain:
-                with open(self.cert(other), "rb") as more:
-                    f.write(more.read())
+            for other in chain:  # its own certificate, which comes first there
+                f.write(run("x509", "-in", self.cert(other)))
         return name
+
+    def _issue_from(self, name, issuer, request, start, chain):
+        """`openssl x509` can not say when a certificate begins, `openssl ca` can."""
+        base = self.path(name)
+        for file, text in ((".request", request), (".index", b""), (".conf", (
+                f"[ca]\ndefault_ca = a\n[a]\ndatabase = {base}.index\nnew_certs_dir = {self.directory}\n"
+                f"rand_serial = yes\ndefault_md = sha256\npolicy = any\nunique_subject = no\n[any]\ncommonName = supplied\n").encode())):
+            with open(base + file, "wb") as f:
+                f.write(text)
+        end = f"{int(start[:4]) + 10}{start[4:]}"
+        own = run("ca", "-batch", "-notext", "-config", base + ".conf", "-cert", self.cert(issuer), "-keyfile", self.key(issuer),
+                  "-in", base + ".request", "-startdate", start, "-enddate", end, "-extfile", base + ".ext")
+        return self._write(name, own, chain)
 
     def digest(self, name):
         der = run("x509", "-in", self.cert(name), "-outform", "DER")
