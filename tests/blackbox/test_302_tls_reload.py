@@ -67,16 +67,24 @@ def test_a_crowd_is_not_dropped(engine, run_gateway, sluice, pki):
     assert document["alive"] == 200 and document["errors_total"] == 0
 
 
-def test_denied_after_a_reload(engine, run_gateway, pki):
-    open(pki.path("deny"), "w").close()
-    gateway = run_gateway(engine, listeners=listeners(pki, client_ca=pki.cert("ca"), deny=pki.path("deny")))
+def deny(pki, kind, names):
+    """Writes the deny list; returns its path."""
+    if kind == "revocation list":
+        return pki.cert(pki.crl("revoked", "ca", names))
+    with open(pki.path("deny"), "w") as f:
+        f.write("".join(pki.digest(n) + "\n" for n in names))
+    return pki.path("deny")
+
+
+@pytest.mark.parametrize("kind", ["digests", "revocation list"])
+def test_denied_after_a_reload(engine, run_gateway, pki, kind):
+    gateway = run_gateway(engine, listeners=listeners(pki, client_ca=pki.cert("ca"), deny=deny(pki, kind, [])))
     tls = context(pki, cert="device")
     with TlsDevice(gateway.address("tls"), tls) as device:
         device.send(hello("a"))
         device.expect(ack(0))
         session = device.sock.session
-        with open(pki.path("deny"), "w") as f:
-            f.write(pki.digest("device"))
+        deny(pki, kind, ["device"])
         reload(gateway)
         device.send(frame(b"x"))
         device.expect(ack(1))
