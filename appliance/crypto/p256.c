@@ -79,11 +79,12 @@ static void mul_p(words *out, const words *x, const words *y) {
     mod_once(out, t[4], &p);
 }
 
-static void add_p(words *out, const words *x, const words *y) {
+// Not inlined: their copies would be most of this file's code.
+__attribute__((noinline)) static void add_p(words *out, const words *x, const words *y) {
     mod_add(out, x, y, &p);
 }
 
-static void sub_p(words *out, const words *x, const words *y) {
+__attribute__((noinline)) static void sub_p(words *out, const words *x, const words *y) {
     mod_sub(out, x, y, &p);
 }
 
