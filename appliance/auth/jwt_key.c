@@ -7,7 +7,6 @@
 
 #include "auth/pbkdf2.h"
 #include "base/cursor.h"
-#include "crypto/curves.h"
 
 // --- DER ---
 
@@ -168,7 +167,7 @@ static bool ec_verify(const jwt_key *key, const u8 hash[32], const u8 *signature
     if (len != 64) return false;
     memcpy(point, key->bytes, sizeof(point));
     br_ec_public_key pk = {BR_EC_secp256r1, point, sizeof(point)};
-    return br_ecdsa_vrfy_raw_get_default()(curves_all(), hash, 32, &pk, signature, len) == 1;
+    return br_ecdsa_vrfy_raw_get_default()(br_ec_get_default(), hash, 32, &pk, signature, len) == 1;
 }
 
 bool jwt_key_verify(const jwt_key *key, const void *text, size_t len, const u8 *signature, size_t signature_len) {

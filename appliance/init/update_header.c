@@ -9,7 +9,6 @@
 #include <time.h>
 
 #include "base/cursor.h"
-#include "crypto/curves.h"
 #include "version.h"
 
 #define MAGIC "SLUICEUP"
@@ -46,7 +45,7 @@ static bool signature_holds(const u8 *bytes, const u8 *point) {
     sha256(bytes, SIGNATURE_AT, hash);
     memcpy(copy, point, sizeof(copy));
     br_ec_public_key key = {.curve = BR_EC_secp256r1, .q = copy, .qlen = sizeof(copy)};
-    return br_ecdsa_i31_vrfy_raw(&curve_p256, hash, sizeof(hash), &key, bytes + SIGNATURE_AT,
+    return br_ecdsa_i31_vrfy_raw(&br_ec_p256_m31, hash, sizeof(hash), &key, bytes + SIGNATURE_AT,
                                  SIGNATURE_BYTES) == 1;
 }
 

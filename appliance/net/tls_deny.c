@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "crypto/curves.h"
 #include "net/tls_context.h"
 #include "net/tls_pem.h"
 
@@ -74,7 +73,7 @@ static bool signed_by(const crl_info *crl, const br_x509_trust_anchor *ta) {
     class->out(&hash.vtable, digest);
     if (crl->is_ecdsa) {
         return ta->pkey.key_type == BR_KEYTYPE_EC &&
-               br_ecdsa_vrfy_asn1_get_default()(curves_all(), digest, len, &ta->pkey.key.ec,
+               br_ecdsa_vrfy_asn1_get_default()(br_ec_get_default(), digest, len, &ta->pkey.key.ec,
                                                 crl->signature.at, crl->signature.left) == 1;
     }
     return ta->pkey.key_type == BR_KEYTYPE_RSA &&

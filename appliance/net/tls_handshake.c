@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "crypto/curves.h"
 
 #define ENTROPY_BYTES 48u
 
@@ -125,7 +124,8 @@ bool tls_handshake_client(tls_handshake *hs, const tls_client *client, const cha
                                      br_skey_decoder_get_rsa(&cert->key), br_rsa_pkcs1_sign_get_default());
     } else if (cert->chain_len > 0) {
         br_ssl_client_set_single_ec(&hs->ssl.client, cert->chain, cert->chain_len, br_skey_decoder_get_ec(&cert->key),
-                                    BR_KEYTYPE_SIGN, BR_KEYTYPE_EC, curves_all(), curves_ecdsa_sign);
+                                    BR_KEYTYPE_SIGN, BR_KEYTYPE_EC, br_ec_get_default(),
+                                    br_ecdsa_sign_asn1_get_default());
     }
     if (client->alpn != NULL) {
         hs->client_alpn = client->alpn;

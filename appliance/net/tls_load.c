@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "crypto/curves.h"
 #include "net/tls_context.h"
 #include "net/tls_pem.h"
 
@@ -222,7 +221,7 @@ static bool ec_matches(const br_ec_private_key *key, const br_x509_pkey *cert) {
     u8 buf[BR_EC_KBUF_PUB_MAX_SIZE];
     br_ec_public_key pub;
     if (cert->key_type != BR_KEYTYPE_EC || cert->key.ec.curve != key->curve) return false;
-    size_t len = br_ec_compute_pub(curves_all(), &pub, buf, key);
+    size_t len = br_ec_compute_pub(br_ec_get_default(), &pub, buf, key);
     return len > 0 && len == cert->key.ec.qlen && memcmp(pub.q, cert->key.ec.q, len) == 0;
 }
 

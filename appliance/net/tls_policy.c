@@ -3,7 +3,6 @@
 // (SNI, RFC 6066 section 3) comes first, then the order of the suites: ECDSA before RSA.
 #include <string.h>
 
-#include "crypto/curves.h"
 #include "net/tls_handshake.h"
 
 static bool key_fits(const tls_certificate *cert, unsigned key_exchange) {
@@ -89,7 +88,7 @@ static size_t do_sign(const br_ssl_server_policy_class **ctx, unsigned algo, uns
     }
     const br_ec_private_key *ec = br_skey_decoder_get_ec(&policy->chosen->key);
     if (ec == NULL || room < 139) return 0; // longest signature: P-521
-    return curves_ecdsa_sign(curves_all(), hash_class(hash), digest, ec, data);
+    return br_ecdsa_sign_asn1_get_default()(br_ec_get_default(), hash_class(hash), digest, ec, data);
 }
 
 void tls_policy_init(tls_policy *policy, const tls_context *context) {

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "crypto/curves.h"
 #include "net/tls_handshake.h"
 
 #if defined(__aarch64__)
@@ -39,17 +38,25 @@ static const u16 chacha_first[] = {
     BR_TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,       BR_TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 };
 
+// With all curves, whatever `curves` has: the engine hands over those it offers for the exchange of keys, and a
+// certificate may have another.
+static uint32_t ecdsa_verify(const br_ec_impl *curves, const void *digest, size_t digest_len,
+                             const br_ec_public_key *key, const void *signature, size_t signature_len) {
+    (void)curves;
+    return br_ecdsa_vrfy_asn1_get_default()(br_ec_get_default(), digest, digest_len, key, signature, signature_len);
+}
+
 void tls_profile_set(br_ssl_engine_context *engine, br_ec_impl *curves) {
     // For P-384 and P-521 there is only slow code: a client that offers just those would cost a worker thirty times
     // as much.
-    *curves = *curves_all();
+    *curves = *br_ec_get_default();
     curves->supported_curves &= 1u << BR_EC_secp256r1 | 1u << BR_EC_curve25519;
     const u16 *suites = prefers_aes() ? aes_first : chacha_first;
     br_ssl_engine_set_versions(engine, BR_TLS12, BR_TLS12);
     br_ssl_engine_set_suites(engine, suites, ARRAY_LEN(aes_first));
     br_ssl_engine_set_ec(engine, curves);
     br_ssl_engine_set_rsavrfy(engine, br_rsa_pkcs1_vrfy_get_default());
-    br_ssl_engine_set_ecdsa(engine, curves_ecdsa_verify);
+    br_ssl_engine_set_ecdsa(engine, ecdsa_verify);
     br_ssl_engine_set_hash(engine, br_sha256_ID, &br_sha256_vtable);
     br_ssl_engine_set_hash(engine, br_sha384_ID, &br_sha384_vtable);
     br_ssl_engine_set_hash(engine, br_sha512_ID, &br_sha512_vtable);

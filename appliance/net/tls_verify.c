@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "crypto/curves.h"
 
 #define UNIX_DAY_0 719528u // days from the year 0 to 1970, as BearSSL counts
 #define RSA_BYTES_MIN 256u // 2048 bits
@@ -98,7 +97,7 @@ static void init(tls_verifier *out, const tls_context *context, const br_x509_tr
     out->context = context;
     br_x509_minimal_init(&out->minimal, &br_sha256_vtable, anchors, count);
     br_x509_minimal_set_rsa(&out->minimal, br_rsa_pkcs1_vrfy_get_default());
-    br_x509_minimal_set_ecdsa(&out->minimal, curves_all(), br_ecdsa_vrfy_asn1_get_default());
+    br_x509_minimal_set_ecdsa(&out->minimal, br_ec_get_default(), br_ecdsa_vrfy_asn1_get_default());
     br_x509_minimal_set_hash(&out->minimal, br_sha256_ID, &br_sha256_vtable);
     br_x509_minimal_set_hash(&out->minimal, br_sha384_ID, &br_sha384_vtable);
     br_x509_minimal_set_hash(&out->minimal, br_sha512_ID, &br_sha512_vtable);
