@@ -2,7 +2,9 @@
 // observe.c: reads /proc about the server's processes.
 //
 // CPU time comes from schedstat (nanoseconds, exact to the last tick of the scheduler, 4 ms at
-// most); utime and stime of stat only split it, because they are kept in steps of 10 ms.
+// most); utime and stime of stat only split it, because they are kept in steps of 10 ms. A kernel without
+// schedstat (the appliance's has no SCHED_INFO) leaves those steps as all there is; one without
+// smaps_rollup leaves the pages that are not shared with a file.
 #include "bench/observe.h"
 
 #include <dirent.h>
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define INODES_MAX 256u // listening sockets on one port: one for each worker
@@ -42,8 +45,8 @@ static u64 field_after(const char *text, const char *key) {
 static int thread_read(u32 pid, u32 tid, observe_thread *t) {
     char text[4096];
     *t = (observe_thread){.pid = pid, .tid = tid};
-    if (file_read(text, sizeof(text), "/proc/%u/task/%u/schedstat", pid, tid) <= 0) return -ESRCH;
-    if (sscanf(text, "%" SCNu64 " %" SCNu64, &t->run_ns, &t->wait_ns) != 2) return -EINVAL;
+    bool exact = file_read(text, sizeof(text), "/proc/%u/task/%u/schedstat", pid, tid) > 0;
+    if (exact && sscanf(text, "%" SCNu64 " %" SCNu64, &t->run_ns, &t->wait_ns) != 2) return -EINVAL;
     if (file_read(text, sizeof(text), "/proc/%u/task/%u/stat", pid, tid) <= 0) return -ESRCH;
     // The name may hold spaces and parentheses: the fields start after the last ')'.
     char *open = strchr(text, '('), *close = strrchr(text, ')');
@@ -55,6 +58,7 @@ static int thread_read(u32 pid, u32 tid, observe_thread *t) {
     u64 tick_ns = NS_PER_S / (u64)sysconf(_SC_CLK_TCK);
     t->user_ns = utime * tick_ns;
     t->sys_ns = stime * tick_ns;
+    if (!exact) t->run_ns = t->user_ns + t->sys_ns;
     if (file_read(text, sizeof(text), "/proc/%u/task/%u/status", pid, tid) > 0) {
         t->involuntary = field_after(text, "nonvoluntary_ctxt_switches:");
         t->voluntary = field_after(text, "\nvoluntary_ctxt_switches:");
@@ -81,11 +85,14 @@ int observe_memory(const u32 *pids, u32 count, u64 *rss_bytes, u64 *private_byte
     char text[4096];
     *rss_bytes = *private_bytes = 0;
     for (u32 i = 0; i < count; i++) {
-        u64 pages = 0;
+        u64 pages = 0, shared = 0;
         if (file_read(text, sizeof(text), "/proc/%u/statm", pids[i]) <= 0) return -ESRCH;
-        sscanf(text, "%*u %" SCNu64, &pages);
+        sscanf(text, "%*u %" SCNu64 " %" SCNu64, &pages, &shared);
         *rss_bytes += pages * (u64)sysconf(_SC_PAGESIZE);
-        if (file_read(text, sizeof(text), "/proc/%u/smaps_rollup", pids[i]) <= 0) continue;
+        if (file_read(text, sizeof(text), "/proc/%u/smaps_rollup", pids[i]) <= 0) {
+            *private_bytes += (pages - MIN(shared, pages)) * (u64)sysconf(_SC_PAGESIZE);
+            continue;
+        }
         *private_bytes += 1024 * (field_after(text, "Private_Clean:") +
                                   field_after(text, "Private_Dirty:"));
     }
@@ -110,7 +117,11 @@ u64 observe_steal_ns(void) {
 void observe_self(u64 *run_ns, u64 *wait_ns) {
     char text[128];
     *run_ns = *wait_ns = 0;
-    if (file_read(text, sizeof(text), "/proc/thread-self/schedstat") <= 0) return;
+    if (file_read(text, sizeof(text), "/proc/thread-self/schedstat") <= 0) {
+        struct timespec t;
+        if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0) *run_ns = (u64)t.tv_sec * NS_PER_S + (u64)t.tv_nsec;
+        return;
+    }
     sscanf(text, "%" SCNu64 " %" SCNu64, run_ns, wait_ns);
 }
 
