@@ -4,11 +4,15 @@ after a reload)."""
 import re
 import signal
 import subprocess
+import threading
 
 import pytest
 
+from conftest import binary
+from harness import engines
 from harness import pki as pki_of
 from harness.client import ack, frame, hello
+from harness.gateway import Gateway
 from harness.tls import TlsDevice, context
 from harness.wait import until
 
@@ -134,3 +138,41 @@ def test_keys_are_not_told(engine, run_gateway, sluice, pki, tmp_path):
     pem = [line for line in open(pki.key("server")).read().splitlines() if "-----" not in line]
     for secret in (master, *secrets, *pem):
         assert secret.lower() not in said.lower() and secret not in said
+
+
+@pytest.mark.parametrize("kind", ["asan", "tsan"])
+def test_under_sanitizers(engine, kind, pki):
+    """Full and resumed handshakes on two workers, moves between them, a reload and a deny list in the middle of it, refusals."""
+    engines.need(engine)
+    open(pki.path("deny"), "w").close()
+    pki.authority("foreign-ca")
+    pki.issue("foreign", "foreign-ca")
+    errors = []
+    with Gateway(binary(f"SLUICE_{kind.upper()}"), engine, workers=2, slower=4.0,
+                 listeners=listeners(pki, deny=pki.path("deny"))) as gateway:
+        def client(number):
+            try:
+                tls, session = context(pki, cert="device"), None
+                for i in range(6):
+                    with TlsDevice(gateway.address("tls"), tls, session=session, guard_s=60) as device:
+                        device.send(hello(f"c{number}-{i}") + frame(b"x" * 20000))
+                        device.expect(ack(0) + ack(1))
+                        session = device.sock.session if number % 2 else None
+            except Exception as e:  # told by the main thread
+                errors.append(e)
+
+        threads = [threading.Thread(target=client, args=(n,)) for n in range(6)]
+        for t in threads:
+            t.start()
+        before = gateway.status()["reloads"]
+        gateway.signal(signal.SIGHUP)
+        with pytest.raises((OSError, AssertionError)):
+            with TlsDevice(gateway.address("tls"), context(pki, cert="foreign"), guard_s=60) as device:
+                device.send(hello("no"))
+                device.expect(ack(0))
+        gateway.patient("/api/tls")
+        gateway.patient("/metrics")
+        until(lambda: gateway.status()["reloads"] != before, "the reload is done", 60)
+        for t in threads:
+            t.join()
+        assert not errors, errors

@@ -176,3 +176,42 @@ def test_mosquitto(vm, pki):
     got = subprocess.run(["mosquitto_sub", *where, "-t", "t", "-C", "1", "-W", str(int(10 * SLOWER))], check=True,
                          capture_output=True, timeout=SHORT_GUARD_S)
     assert got.stdout == b"kept\n"
+
+
+def test_openssl_s_client(vm, pki):
+    host, port = vm.address(7000)
+    before = taken_over(vm)
+    client = subprocess.Popen(["openssl", "s_client", "-quiet", "-tls1_2", "-connect", f"{host}:{port}", "-CAfile", pki.cert("ca"),
+                               "-verify_return_error"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        for size in (1, 5000, 100_000):
+            payload = frame(os.urandom(size))
+            client.stdin.write(payload)
+            client.stdin.flush()
+            assert client.stdout.read(len(payload)) == payload
+        assert taken_over(vm) == [count + 1 for count in before]
+    finally:
+        client.kill()
+        client.wait()
+
+
+MQTTJS = """
+const client = require("mqtt").connect({host: "%s", port: %d, protocol: "mqtts", ca: require("fs").readFileSync("%s"),
+    rejectUnauthorized: true, protocolVersion: 5, maxVersion: "TLSv1.2", checkServerIdentity: () => undefined});
+const fail = (what) => { console.error(what); process.exit(1); };
+client.on("error", fail);
+client.on("connect", () => client.subscribe("js/#", {qos: 1}, (e) => {
+    if (e) fail(e);
+    client.publish("js/t", Buffer.alloc(70000, "x"), {qos: 2}, (e) => { if (e) fail(e); });
+}));
+client.on("message", (topic, payload) => { console.log(topic, payload.length); client.end(false, {}, () => process.exit(0)); });
+"""
+
+
+@pytest.mark.skipif(not os.environ.get("NPM_MODULES"), reason="NPM_MODULES does not name the directory of the npm packages")
+def test_mqttjs(vm, pki):
+    before = taken_over(vm)
+    got = subprocess.run(["node", "-e", MQTTJS % (*vm.address(8883), pki.cert("ca"))], check=True, capture_output=True, text=True,
+                         timeout=SHORT_GUARD_S, env={**os.environ, "NODE_PATH": os.environ["NPM_MODULES"]})
+    assert got.stdout == "js/t 70000\n"
+    assert taken_over(vm) == [count + 1 for count in before]
