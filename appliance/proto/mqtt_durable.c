@@ -91,6 +91,13 @@ mqtt_durable *mqtt_durable_create(mqtt_sessions *all, store *log) {
     return d;
 }
 
+void mqtt_durable_destroy(mqtt_durable *d) {
+    if (d == NULL) return;
+    timer_cancel(d->all->owner->wheel, &d->timer);
+    timer_cancel(d->all->owner->wheel, &d->later_timer);
+    free(d);
+}
+
 bool mqtt_durable_is_behind(const mqtt_sessions *all) {
     const mqtt_durable *d = all->durable;
     return d != NULL && (d->used > BEHIND_BYTES || d->dirty != NULL);

@@ -80,6 +80,7 @@ struct mqtt_durable {
 
 // --- mqtt_durable.c ---
 mqtt_durable *mqtt_durable_create(mqtt_sessions *all, store *log); // NULL: no memory
+void mqtt_durable_destroy(mqtt_durable *d); // NULL: nothing. Its table lies in the broker's pool
 // Whether what sessions do has to wait for room in the log.
 bool mqtt_durable_is_behind(const mqtt_sessions *all);
 // Makes the session durable if it can be and is not; writes its state, whole. After it was configured.

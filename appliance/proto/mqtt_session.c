@@ -169,7 +169,7 @@ void mqtt_sessions_finish(mqtt_sessions *all) {
 
 void mqtt_sessions_destroy(mqtt_sessions *all) {
     if (all == NULL) return;
-    free(all->durable);
+    mqtt_durable_destroy(all->durable);
     sys_destroy(all->sys);
     // The sessions themselves, their messages and wills lie in the broker's pool and go with it.
     free(all);
