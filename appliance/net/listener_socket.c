@@ -7,6 +7,7 @@
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,9 @@
 #ifndef SO_ATTACH_REUSEPORT_CBPF
 #define SO_ATTACH_REUSEPORT_CBPF 51
 #endif
+
+#define ADDRESS_WAIT_MS 1000 // for an address that is still taken
+#define ADDRESS_POLL_MS 20
 
 typedef struct option_row {
     int level, name, value;
@@ -158,15 +162,29 @@ static int address_is_free(const listener_config *conf) {
     return result;
 }
 
+// The first of a listener's sockets. A process that was killed leaves its rings to the kernel, which lets go of their
+// sockets some milliseconds after it has been waited for: one that takes its place at once waits that long.
+static int first_open(const listener_config *conf, bool nonblock, const char **step) {
+    for (u32 waited_ms = 0;; waited_ms += ADDRESS_POLL_MS) {
+        *step = "bind";
+        int result = address_is_free(conf);
+        if (result == 0) result = socket_open(conf, &conf->bind, nonblock, step);
+        if (result != -EADDRINUSE || waited_ms >= ADDRESS_WAIT_MS) return result;
+        poll(NULL, 0, ADDRESS_POLL_MS);
+    }
+}
+
 int listener_sockets_open(const listener_config *conf, u32 count, const int *worker_cpus, int *fds,
                           bool nonblock, bind_address *bound, char *why, size_t why_bytes) {
     const char *step = "bind";
     bind_address bind_to = conf->bind;
     u32 opened = 0;
-    int result = address_is_free(conf);
-    for (; result == 0 && opened < count; opened++) {
+    int result = 0;
+    for (; opened < count; opened++) {
         bool share = opened > 0 && conf->bind.addr.ss_family == AF_UNIX;
-        int fd = share ? socket_share(fds[0], &step) : socket_open(conf, &bind_to, nonblock, &step);
+        int fd = opened == 0 ? first_open(conf, nonblock, &step)
+                 : share     ? socket_share(fds[0], &step)
+                             : socket_open(conf, &bind_to, nonblock, &step);
         if (fd < 0) {
             result = fd;
             break;
