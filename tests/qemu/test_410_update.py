@@ -46,8 +46,7 @@ def _updates(tmp_path_factory, owner):
 
 def need_firmware(arch, kind):
     lacking = image.missing(arch, kind)
-    if lacking:
-        pytest.skip(f"{lacking} is not there")
+    assert not lacking, f"{lacking} is not there"
 
 
 def state(vm):

@@ -3,7 +3,6 @@
 records that come cut together with the handshake, connections that move, and other people's clients. The gateway under
 test and its configuration are laid over the kernel's built-in files."""
 import os
-import shutil
 import ssl
 import struct
 import subprocess
@@ -167,7 +166,6 @@ def test_data_cut_together_with_a_resumed_handshake(vm, pki):
             assert got == frame(b"y" * 1000)
 
 
-@pytest.mark.skipif(not shutil.which("mosquitto_pub"), reason="mosquitto's clients are missing")
 def test_mosquitto(vm, pki):
     host, port = vm.address(8883)
     where = ["-h", host, "-p", str(port), "--cafile", pki.cert("ca"), "--tls-version", "tlsv1.2", "--insecure"]
@@ -208,7 +206,6 @@ client.on("message", (topic, payload) => { console.log(topic, payload.length); c
 """
 
 
-@pytest.mark.skipif(not os.environ.get("NPM_MODULES"), reason="NPM_MODULES does not name the directory of the npm packages")
 def test_mqttjs(vm, pki):
     before = taken_over(vm)
     got = subprocess.run(["node", "-e", MQTTJS % (*vm.address(8883), pki.cert("ca"))], check=True, capture_output=True, text=True,
