@@ -150,9 +150,7 @@ def shared_gateway(**settings):
 
     @pytest.fixture(name="gateway")
     def checked(gateway_process):
-        assert gateway_process.process.poll() is None, gateway_process.explain("has ended")
-        yield gateway_process
-        gateway_process.expect_no_conns()
+        yield from gateway_process.for_one_test()
     return process, checked
 
 

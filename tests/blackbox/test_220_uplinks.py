@@ -8,6 +8,7 @@ import pytest
 
 from harness.jetstream import Client
 from harness.remotes import Collector, Mosquitto, Mute, Nats, Proxy, free_port, needed
+from harness.uplink import all_up, drained, view
 from harness.wait import GUARD_S, until
 
 LISTENERS = {"mqtt": {"protocol": "mqtt", "bind": "127.0.0.1:0"}}
@@ -43,18 +44,6 @@ def publish(gateway, payloads, topic="t/a", qos=1):
 
 def numbered(first, count):
     return [f"m{n}" for n in range(first, first + count)]
-
-
-def view(gateway):
-    return gateway.api("/api/uplinks")["uplinks"][0]
-
-
-def all_up(gateway):
-    until(lambda: view(gateway)["workers_up"] == gateway.workers, lambda: f"up: {view(gateway)}", GUARD_S * 2)
-
-
-def drained(gateway):
-    until(lambda: view(gateway)["lag_messages"] == 0, lambda: f"drained: {view(gateway)}", GUARD_S * 4)
 
 
 def in_order_at_first_sight(payloads):

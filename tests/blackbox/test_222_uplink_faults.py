@@ -11,7 +11,8 @@ import pytest
 
 from harness.jetstream import Client
 from harness.remotes import Collector, Mosquitto, Mute, MuteNats, Nats, Proxy, needed
-from harness.wait import GUARD_S, until
+from harness.uplink import all_up, drained, view
+from harness.wait import GUARD_S
 
 WORKERS, IN_FLIGHT = 2, 64
 QUICK = {"backoff_min": "50ms", "backoff_max": "300ms", "keepalive": "1s", "ping_timeout": "1s", "ack_timeout": "3s",
@@ -24,18 +25,6 @@ def uplinked(run_gateway, urls, kind="mqtt", workers=WORKERS, **settings):
                        sections={"stream telemetry": {"topics": ["t/#"]},
                                  "uplink cloud": {"kind": kind, "url": urls, "streams": ["telemetry"], "client_id": "gw-%n", **QUICK,
                                                   "inflight": IN_FLIGHT, **settings}})
-
-
-def view(gateway):
-    return gateway.api("/api/uplinks")["uplinks"][0]
-
-
-def all_up(gateway):
-    until(lambda: view(gateway)["workers_up"] == gateway.workers, lambda: f"up: {view(gateway)}", GUARD_S * 2)
-
-
-def drained(gateway):
-    until(lambda: view(gateway)["lag_messages"] == 0, lambda: f"drained: {view(gateway)}", GUARD_S * 4)
 
 
 def names(count):

@@ -40,9 +40,7 @@ def running(pki, sluice, engine):
 
 @pytest.fixture(name="gateway")
 def checked(process):
-    assert process.process.poll() is None, process.explain("has ended")
-    yield process
-    process.expect_no_conns()
+    yield from process.for_one_test()
 
 
 def echoes(device, payload):

@@ -31,9 +31,7 @@ def running(pki, sluice, engine):
 
 @pytest.fixture(name="gateway")
 def checked(process):
-    assert process.process.poll() is None, process.explain("has ended")
-    yield process
-    process.expect_no_conns()
+    yield from process.for_one_test()
 
 
 def test_packets_both_ways(gateway, pki):

@@ -256,6 +256,12 @@ class Gateway:
         until(lambda: not self.conns(), lambda: f"no connection is left, but {self.conns()[:5]}",
               guard_s or GUARD_S * self.slower)
 
+    def for_one_test(self):
+        """For a fixture over a gateway that many tests share: alive before the test, without connections after it."""
+        assert self.process.poll() is None, self.explain("has ended")
+        yield self
+        self.expect_no_conns()
+
     # --- counting over a step ---
 
     def watch_closes(self):
