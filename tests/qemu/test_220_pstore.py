@@ -16,7 +16,6 @@ ARCH = "x86_64"
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(image.missing(ARCH, "uefi") is not None, reason="no OVMF")
 def test_panic_is_told_by_the_next_boot(tmp_path):
     disk, variables = str(tmp_path / "disk"), str(tmp_path / "variables")
     make_disk(disk, 32 * MIB)

@@ -3,7 +3,6 @@
 addresses, a VLAN, NoCloud volumes of both kinds, a cloud's metadata, words of the command line, a device with two queues."""
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,8 +16,6 @@ from harness import image
 from harness.vm import BOOT_GUARD_S, SHORT_GUARD_S, Vm
 
 USER_DATA = "#sluice-config\ndrain_timeout = 3s\nlog { level = debug }\n"
-needs_iso = pytest.mark.skipif(not shutil.which("genisoimage"), reason="genisoimage is missing")
-needs_fat = pytest.mark.skipif(not shutil.which("mcopy"), reason="mtools are missing")
 
 
 class Api:
@@ -71,7 +68,6 @@ def leased(api):
     return until(lambda: api.interface().get("dhcp4", {}).get("state") == "bound" and api.interface(), "a lease", SHORT_GUARD_S)
 
 
-@needs_iso
 @pytest.mark.parametrize("arch, machine", [("x86_64", "q35"), ("aarch64", "virt")])
 def test_dhcp_iso9660_and_words(tmp_path, arch, machine):
     words = "sluice.conf.workers=1 sluice.conf.log.connections=yes"
@@ -99,7 +95,6 @@ def test_dhcp_iso9660_and_words(tmp_path, arch, machine):
         assert [s["name"] for s in net["sysctls"] if s["result"] == "failed"] == []
 
 
-@needs_fat
 def test_vfat(tmp_path):
     with Vm("aarch64", disks=[fat(tmp_path, USER_DATA)]) as vm:
         vm.wait_ready()
@@ -107,7 +102,6 @@ def test_vfat(tmp_path):
         assert (row["value"], row["source"], row["line"]) == ("3s", "cidata user-data", 2)
 
 
-@needs_fat
 def test_vfat_with_what_is_not_for_us_static_and_vlan(tmp_path):
     words = ("sluice.conf.network.lan.address=10.0.2.15/24 sluice.conf.network.lan.gateway=10.0.2.2 "
              "sluice.conf.network.lan.dns=10.0.2.3 sluice.conf.network.v5.vlan=5 sluice.conf.network.v5.address=192.0.2.1/24")
@@ -121,7 +115,6 @@ def test_vfat_with_what_is_not_for_us_static_and_vlan(tmp_path):
         assert "YAML" in api.source("cidata")["problem"]
 
 
-@needs_fat
 @pytest.mark.parametrize("content, said", [
     ("workers = many\n", "cidata user-data:1: workers: 'many'"),
     ("log {\n", "cidata user-data:1: the { opened here is never closed"),
@@ -195,7 +188,6 @@ def can_make_taps():
 
 
 @pytest.mark.skipif(not can_make_taps(), reason="no tap devices here")
-@pytest.mark.skipif(not os.path.exists("/usr/sbin/dnsmasq"), reason="dnsmasq is missing")
 def test_two_queues_on_a_tap_with_a_real_server(tmp_path):
     holder = subprocess.Popen(["unshare", "-n", "sleep", "600"], stdin=subprocess.DEVNULL)
     server = None

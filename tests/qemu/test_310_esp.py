@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration on the boot partition, and the last good one: a good file, then one with a mistake, then a partition that
 is no file system any more. One disk, a machine after the other."""
-import shutil
 import subprocess
 
 import pytest
@@ -10,7 +9,6 @@ from blackbox.wait import until
 from harness.vm import BOOT_GUARD_S, SHORT_GUARD_S, Vm
 from test_300_network import Api
 
-pytestmark = pytest.mark.skipif(not shutil.which("sfdisk") or not shutil.which("mformat"), reason="sfdisk or mtools are missing")
 ESP_AT = 1 << 20
 TABLE = 'label: gpt\nstart=2048, size=32768, name="sluice-esp"\nstart=34816, size=2048, name="sluice-state"\n'
 GOOD = "drain_timeout = 4s\nlistener devices { protocol = frame; bind = \"0.0.0.0:7000\"; mode = ack }\n"

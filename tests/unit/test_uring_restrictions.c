@@ -55,7 +55,7 @@ static void test_operations(void **state) {
         IORING_OP_ACCEPT, IORING_OP_RECV,         IORING_OP_SEND,     IORING_OP_SENDMSG, IORING_OP_CLOSE,
         IORING_OP_CONNECT, IORING_OP_ASYNC_CANCEL, IORING_OP_POLL_ADD, IORING_OP_TIMEOUT};
     if (!open_engine()) {
-        skip();
+        skip(); // this kernel refuses io_uring
         return;
     }
     for (u32 opcode = 0; opcode < IORING_OP_LAST; opcode++) {
@@ -79,7 +79,7 @@ static void test_operations(void **state) {
 static void test_registrations(void **state) {
     (void)state;
     if (!open_engine()) {
-        skip();
+        skip(); // this kernel refuses io_uring
         return;
     }
     int fd = STDIN_FILENO;
