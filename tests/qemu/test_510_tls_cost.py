@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.guard(600)]
 
 CONNS = 1000
 USER_BYTES_MAX = 2048
+RATIO_MAX = 1.6  # of instructions, which do not depend on the host: 1.51 in each run so far
 CONFIG = """
 workers = 1;
 admin {{ bind = "0.0.0.0:9600"; anonymous = yes; }}
@@ -75,4 +76,4 @@ def test_messages(tmp_path, pki):
     assert min(taken.values()) == tls["clients"]
     cpu = [d["server"]["cpu_us_per_exchange"] for d in (plain, tls)]
     print(f"CPU of a delivery: plain {cpu[0]:.1f} us, kernel TLS {cpu[1]:.1f} us, ratio {cpu[1] / cpu[0]:.2f}")
-    assert 0 < cpu[0] < cpu[1]
+    assert 0 < cpu[0] < cpu[1] < RATIO_MAX * cpu[0]
