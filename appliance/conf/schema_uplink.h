@@ -72,7 +72,7 @@
      .text = "Uplink: whether messages published with QoS 0 during an outage are sent after it. `no` leaves "
              "them out, and "
              "counts them."},
-    {UPLINK(inflight), .type = SETTING_COUNT, .key = "inflight", .min = 1, .max = 65000, .def = "256",
+    {UPLINK(inflight), .type = SETTING_COUNT, .key = "inflight", .min = 1, .max = 65000, .def = "1024",
      .text = "Uplink: messages sent and not acknowledged yet, for each worker. More of them fill a line with a "
              "long way "
              "better; the remote's own limit (receive maximum) holds as well."},
