@@ -133,6 +133,7 @@ static void slot_returned(broker *b, parcel_slot *slot) {
         case PARCEL_READ:
         case PARCEL_ASK:
         case PARCEL_PAGE: retained_returned(b, slot); break;
+        case PARCEL_ADMIT: admit_returned(b, slot); break;
         case PARCEL_MESSAGE:
             if (p->pick_count > 0) picks_returned(b, slot);
             if (p->failure == 0) p->failure = slot->failure;
@@ -147,6 +148,8 @@ static void slot_returned(broker *b, parcel_slot *slot) {
 static void slot_received(broker *b, parcel_slot *slot) {
     if (slot->of->kind == PARCEL_MESSAGE) {
         route_received(b, slot);
+    } else if (slot->of->kind == PARCEL_ADMIT) {
+        admit_received(b, slot);
     } else if (slot->of->kind != PARCEL_READ || !route_hold(b, slot)) {
         retained_received(b, slot);
     }
@@ -197,5 +200,6 @@ broker_usage broker_usage_get(const broker *b) {
         .retained = counter_get(&b->retained.count),
         .retained_bytes = counter_get(&b->retained.bytes),
         .retained_refused = counter_get(&b->retained.refused),
+        .sessions_full = counter_get(&b->admit.full),
     };
 }

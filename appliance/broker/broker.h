@@ -41,6 +41,9 @@ typedef struct publication {
     u16 exchange_id, source_worker;
     u8 qos;           // as published
     bool retain;      // as published
+    // Its publisher can be told that a session's queue is full: it is refused then (queue_policy = reject). What was let
+    // through is taken by all; what can not be refused is dropped for those that are full.
+    bool refusable;
 } publication;
 
 typedef struct worker worker;
@@ -89,6 +92,8 @@ typedef struct subscriber_ops {
     // Where it lies: position and bytes of the record, and the part of them that is this subscriber's (to be given to
     // store_drop when it needs the message no more). Position 0: it was not written, the reservation is off.
     void (*stored)(subscriber *s, u64 pos, u32 bytes, u32 share_bytes);
+    // Whether a message of QoS 1 or 2 has to be refused, because the subscriber's queue is full. NULL: it never has.
+    bool (*refuses)(const subscriber *s, const delivery *d);
 } subscriber_ops;
 
 // Embedded in a session. ops and number are set before the first subscription, the rest is zero then
@@ -172,8 +177,12 @@ int broker_redistribute(broker *b, u32 share, struct message *m);
 int broker_publish(broker *b, const publication *p, bool *matched);
 // The same for a publisher that is answered when what has to be is on disk. *owed: NULL, answer at once; else a
 // pledge that is the caller's now. Errors of the log, besides those above: -EDQUOT when its disk is full, -EIO when
-// it does not take writes, -EMSGSIZE when the message is larger than a record may be.
+// it does not take writes, -EMSGSIZE when the message is larger than a record may be. -ENOBUFS, of one that is
+// refusable: the queue of a session that rejects is full.
 int broker_publish_owed(broker *b, const publication *p, bool *matched, pledge **owed);
+
+// The queue of a session that rejects what it has no room for has become full, or is full no more.
+void admit_session_full(broker *b, bool full);
 
 // Worker messages WM_ROUTE, WM_ROUTE_RETURN, WM_SUBSCRIBE, WM_UNSUBSCRIBE (broker/route.h).
 void broker_handle_message(broker *b, const spsc_message *message);
@@ -197,6 +206,7 @@ typedef struct broker_usage {
     u64 shared_dropped;
     u64 retained, retained_bytes; // of this worker's part of the store
     u64 retained_refused;
+    u64 sessions_full; // that reject messages
 } broker_usage;
 broker_usage broker_usage_get(const broker *b); // any thread
 

@@ -103,7 +103,8 @@ static void hand_out(broker *b, subscriber *who, delivery *d) {
     counter_add(taken ? &metrics->delivered : &metrics->delivery_dropped, 1);
 }
 
-// What is done with each delivery: handed out, or offered first to those who keep it (hits_reserve).
+// What is done with each delivery: handed out, or before that offered to those who keep it (hits_reserve) and asked
+// who refuses it (hits_refused).
 typedef void (*delivery_use)(broker *b, subscriber *who, delivery *d);
 
 __attribute__((always_inline)) static inline void single_each(broker *b, const route_hits *hits, bool *any,
@@ -156,4 +157,16 @@ void hits_deliver(broker *b, route_hits *hits, const publication *p, message **s
 
 void hits_reserve(broker *b, const route_hits *hits, const publication *p, message **stored) {
     (void)hits_each(b, hits, p, stored, durable_offer);
+}
+
+static void ask_refusal(broker *b, subscriber *who, delivery *d) {
+    if (d->qos == 0 || b->admit.refused || who->ops->refuses == NULL) return;
+    b->admit.refused = who->ops->refuses(who, d);
+}
+
+bool hits_refused(broker *b, const route_hits *hits, const publication *p) {
+    message *none = NULL;
+    b->admit.refused = false;
+    (void)hits_each(b, hits, p, &none, ask_refusal);
+    return b->admit.refused;
 }

@@ -187,6 +187,7 @@ static bool send_again(durable_hold *h, const store_record *record) {
     publication p = durable_publication(b, &r);
     p.source_worker = (u16)b->owner->index;
     p.source_pos = h->pos;
+    p.refusable = true; // it was let through before the restart
     p.retain_serial = p.retain ? retain_serial_next(&b->seen, b->owner->index) : 0;
     parcel *made = parcel_of_message(b, &p, h->targets, 0);
     if (made == NULL) return false;

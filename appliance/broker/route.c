@@ -5,7 +5,7 @@
 // route_received) -> the subscriber's connection.
 //
 // Invariant: whatever can refuse a message (malformed topic, congestion, memory, a full retained
-// store) does so before the first delivery; a publisher that gets -EAGAIN may publish again and
+// store, a session that rejects) does so before the first delivery; a publisher that gets -EAGAIN may publish again and
 // nothing arrives twice. A receiving worker that has no memory for the gathering keeps the parcel and
 // those behind it, and tries again: the memory they hold at their origin slows the publishers down.
 // A filter's confirmation and a read of retained messages wait with them: both say that what was posted
@@ -161,7 +161,9 @@ static int prepare(broker *b, routing *r, bool owed) {
     if (result < 0) return result;
     if (hits_collect(b, &r->match, r->p, &r->hits) < 0) return no_memory(b);
     bool log = b->durable.log != NULL;
-    if (log) {
+    if (r->p->refusable && r->p->qos > 0) result = admit_message(b, &r->hits, r->match.workers_mask, r->p);
+    if (result == -ENOMEM) result = no_memory(b);
+    if (result == 0 && log) {
         b->durable.appended = 0;
         result = r->p->qos > 0 && b->durable.behind > 0 ? -EAGAIN : picks_room(b, r);
         if (result == 0) result = waits_make(b, r, owed);

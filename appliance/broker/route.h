@@ -7,7 +7,7 @@
 //   subscribe.c  local subscriptions                      message.c    messages kept by reference
 //   announce.c   telling the other workers of filters     parcel.c     what travels between workers
 //   shared.c     groups of shared subscriptions           shared_place.c  to which member
-//   retained.c, retained_store.c  the retained messages
+//   retained.c, retained_store.c  the retained messages   admit.c     who refuses a message
 //
 // Between workers travels a pointer to a parcel_slot (spsc_message.ptr; arg is the sender). A
 // parcel is allocated, written and freed by the worker it comes from; a receiver reads it, owns its
@@ -115,6 +115,7 @@ typedef enum parcel_kind {
     PARCEL_READ,  // of retained messages: asks for a part's first page
     PARCEL_ASK,   // whether a topic has a retained message
     PARCEL_PAGE,  // retained messages; its return asks for the next page
+    PARCEL_ADMIT, // whether a session there refuses messages of a topic
 } parcel_kind;
 
 typedef struct parcel parcel;
@@ -123,7 +124,7 @@ typedef struct parcel_slot {
     struct parcel_slot *next; // while it waits for room in a ring, or at the receiver for memory
     u8 kind;                  // worker_message, while it waits
     bool refused;             // announcement, read: the receiver had no memory. Page: no more wanted.
-                              // Ask: there is none
+                              // Ask: there is none. Admit: one does
     bool deliver, store;      // message: what to do with it there
     u8 failure;               // message: errno of what could not be written there, 0 = none
     u16 target;               // worker this slot is for
@@ -172,6 +173,7 @@ struct parcel {
     union {
         parcel_announce announce;
         parcel_retained retained;
+        u64 topic_hash; // admit
     };
     parcel_slot slots[]; // then the picks, then the body
 };
@@ -229,6 +231,22 @@ typedef struct durable_part {
     counter unreadable;  // records that made no sense at the start
 } durable_part;
 
+// What other workers have said of a topic while a session of theirs was full (admit.c).
+typedef struct admit_verdict {
+    u64 hash;    // of the topic
+    u64 workers; // who was asked; 0 = nobody yet
+    u64 at_ns;   // when the last one answered
+    bool asked;  // not all have
+    bool refused;
+    bool used;   // a publisher has come again for it
+} admit_verdict;
+
+typedef struct admit_part {
+    counter full; // sessions here that reject and whose queue is full; any thread reads
+    bool refused; // by one of those asked just now
+    admit_verdict verdicts[64];
+} admit_part;
+
 struct broker {
     worker *owner;
     u64 others_mask;     // the device workers except this one
@@ -255,6 +273,7 @@ struct broker {
     retained_part retained;
     retained_seen seen;
     durable_part durable;
+    admit_part admit;
     counter subscription_count, shared_count, remote_filter_count, in_transit;
     counter message_count, message_bytes, shared_waiting, shared_handed_on, shared_dropped;
 };
@@ -362,7 +381,16 @@ int hits_collect(broker *b, const route_match *match, const publication *p, rout
 void hits_deliver(broker *b, route_hits *hits, const publication *p, message **stored);
 // Offers it to the durable ones (durable_offer).
 void hits_reserve(broker *b, const route_hits *hits, const publication *p, message **stored);
+// Whether one of them refuses it.
+bool hits_refused(broker *b, const route_hits *hits, const publication *p);
 void hits_end(broker *b, const route_hits *hits);
+
+// --- admit.c ---
+// Whether a message that can be refused may go on: 0, -ENOBUFS (a session that rejects is full), -EAGAIN (others are
+// being asked), -ENOMEM. workers_mask: the others that it would go to.
+int admit_message(broker *b, const route_hits *hits, u64 workers_mask, const publication *p);
+void admit_received(broker *b, parcel_slot *slot); // PARCEL_ADMIT
+void admit_returned(broker *b, parcel_slot *slot);
 
 // --- durable.c ---
 // A delivery that is about to be made: takes the claim of a durable subscriber.

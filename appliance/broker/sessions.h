@@ -16,6 +16,7 @@ typedef struct mqtt_sessions mqtt_sessions;
     X(TOO_LARGE, "too_large") \
     X(QUEUE_FULL, "queue_full") \
     X(QUEUE_OLDEST, "queue_oldest") \
+    X(QUEUE_REJECT, "queue_reject") \
     X(SLOW, "slow_consumer") \
     X(OFFLINE, "offline") \
     X(NO_MEMORY, "no_memory") \
@@ -58,7 +59,9 @@ typedef struct session_view {
     u16 keep_alive_s;
     u8 version;
     bool has_will;
+    u8 queue_policy;      // enum queue_policy
     bool durable;         // kept in the log
+    bool rejects;         // its queue is full, and messages are refused because of it
 } session_view;
 
 typedef struct session_filter {

@@ -27,7 +27,7 @@ typedef enum shared_strategy {
     SHARED_LEAST_IN_FLIGHT,
 } shared_strategy;
 // What gives way when a client's queue is full.
-typedef enum queue_policy { QUEUE_NEWEST, QUEUE_OLDEST, QUEUE_DISCONNECT } queue_policy;
+typedef enum queue_policy { QUEUE_NEWEST, QUEUE_OLDEST, QUEUE_DISCONNECT, QUEUE_REJECT } queue_policy;
 // Whether clients must show a certificate (listener { tls { client_auth } }).
 typedef enum tls_client_auth { TLS_CLIENT_NONE, TLS_CLIENT_OPTIONAL, TLS_CLIENT_REQUIRED } tls_client_auth;
 // Which part of a client's certificate is its name.

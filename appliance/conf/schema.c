@@ -47,7 +47,8 @@ static const setting_word protocol_words[] = {{"frame", PROTOCOL_FRAME}, {"mqtt"
 static const setting_word mode_words[] = {
     {"echo", FRAME_ECHO}, {"ack", FRAME_ACK}, {"publish", FRAME_PUBLISH}, {NULL, 0}};
 static const setting_word policy_words[] = {
-    {"newest", QUEUE_NEWEST}, {"oldest", QUEUE_OLDEST}, {"disconnect", QUEUE_DISCONNECT}, {NULL, 0}};
+    {"newest", QUEUE_NEWEST}, {"oldest", QUEUE_OLDEST}, {"disconnect", QUEUE_DISCONNECT},
+    {"reject", QUEUE_REJECT}, {NULL, 0}};
 static const setting_word shared_words[] = {
     {"round_robin", SHARED_ROUND_ROBIN},
     {"sticky", SHARED_STICKY},
@@ -496,8 +497,9 @@ const setting schema_settings[] = {
      .text = "`mqtt`: the same as a number of messages."},
     {MQTT_ROW(queue_policy), .type = SETTING_WORD, .key = "queue_policy", .words = policy_words, .def = "newest",
      .text = "`mqtt`: what gives way when that queue is full: the `newest` message, the `oldest` "
-             "ones, or the client: `disconnect` (of a client that is away the newest message). "
-             "Counted by reason in either case."},
+             "ones, the client: `disconnect` (of a client that is away the newest message), or the "
+             "publisher: `reject`, whose QoS 1 or 2 message is refused (0x97; 3.x is closed) before anybody gets it. "
+             "Counted by reason in each case."},
     {MQTT_ROW(response_info), TEXT_OF(listener_config, response_info), .key = "response_info", .def = "",
      .text = "`mqtt`: what clients of 5.0 get that ask for response information, by custom the start of "
              "the topics they may have responses sent to: `responses/%i`. `%i` is the client id. Empty: "

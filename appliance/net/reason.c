@@ -28,6 +28,7 @@ static const char *const reason_names[CLOSE_REASONS] = {
     [CLOSE_PROTOCOL_ERROR] = "protocol_error",
     [CLOSE_QUOTA] = "quota_exceeded",
     [CLOSE_QUEUE_FULL] = "queue_full",
+    [CLOSE_REJECTED] = "queue_reject",
     [CLOSE_NOT_SUPPORTED] = "not_supported",
     [CLOSE_WS_HANDSHAKE] = "websocket_handshake",
     [CLOSE_WS_ORIGIN] = "websocket_origin",

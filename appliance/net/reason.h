@@ -30,6 +30,7 @@ typedef enum close_reason {
     CLOSE_PROTOCOL_ERROR,   // malformed input with no more precise name
     CLOSE_QUOTA,            // a limit on sessions, packets in flight or the like
     CLOSE_QUEUE_FULL,       // messages wait beyond its queue's budget, and the policy is disconnect
+    CLOSE_REJECTED,         // a session that rejects has no room for a message, and the protocol can not say so
     CLOSE_NOT_SUPPORTED,    // asked for what the listener does not offer
     CLOSE_WS_HANDSHAKE,     // the request was no upgrade to a WebSocket that this listener takes
     CLOSE_WS_ORIGIN,        // a page of an origin that is not allowed

@@ -211,7 +211,8 @@ void ctl_print_conns(yyjson_val *root) {
 
 void ctl_print_sessions(yyjson_val *root) {
     static const char *const heads[] = {"CLIENT",  "STATE",      ">W",      "VERSION", "CONN", ">EXPIRY",
-                                        ">FILTERS", ">IN FLIGHT", ">QUEUED", ">BYTES", ">IN LOG", ">BYTES"};
+                                        ">FILTERS", ">IN FLIGHT", ">QUEUED", ">BYTES", ">IN LOG", ">BYTES",
+                                        "POLICY"};
     ctl_table t;
     yyjson_val *list = yyjson_obj_get(root, "sessions"), *s;
     size_t i, max;
@@ -231,6 +232,7 @@ void ctl_print_sessions(yyjson_val *root) {
         cell_bytes(&t, num(s, "queued_bytes"));
         ctl_table_cell(&t, "%llu", (unsigned long long)num(s, "queued_log"));
         cell_bytes(&t, num(s, "queued_log_bytes"));
+        ctl_table_cell(&t, "%s%s", str(s, "queue_policy"), yyjson_is_true(yyjson_obj_get(s, "rejects")) ? " (full)" : "");
     }
     ctl_table_end(&t, 0);
     u64 total = num(root, "total"), shown = yyjson_arr_size(list), offset = num(root, "offset");

@@ -182,6 +182,7 @@ EMIT_BROKER(shared_dropped, shared_dropped)
 EMIT_BROKER(retained, retained)
 EMIT_BROKER(retained_bytes, retained_bytes)
 EMIT_BROKER(retained_refused, retained_refused)
+EMIT_BROKER(sessions_full, sessions_full)
 
 #define EMIT_MQTT_PACKETS(direction) \
     static void emit_mqtt_##direction(text *out, const metric_family *f, const gateway *gw, const worker *w) { \
@@ -402,6 +403,8 @@ const metric_family metric_families[] = {
     DEVICE("sluice_mqtt_queued_log", METRIC_GAUGE, mqtt_queued_log, "Of them those that wait in the durable log."),
     DEVICE("sluice_mqtt_queued_bytes", METRIC_GAUGE, mqtt_queued_bytes,
            "What those messages are charged with; one that waits for several clients counts for each."),
+    EMIT("sluice_mqtt_sessions_full", METRIC_GAUGE, SCOPE_DEVICE, emit_broker_sessions_full,
+         "Sessions whose queue is full and for which messages are refused (queue_policy = reject)."),
     EMIT("sluice_mqtt_dropped_total", METRIC_COUNTER, SCOPE_DEVICE, emit_mqtt_drops,
          "Messages that an MQTT client did not get, or that were not taken from one (denied), by reason."),
     EMIT("sluice_auth_total", METRIC_COUNTER, SCOPE_DEVICE, emit_auth,

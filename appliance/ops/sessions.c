@@ -49,6 +49,12 @@ static const char *version_name(u8 version) {
     return version == 5 ? "5.0" : version == 4 ? "3.1.1" : "3.1";
 }
 
+static const char *queue_policy_name(u8 policy) {
+    static const char *const names[] = {
+        [QUEUE_NEWEST] = "newest", [QUEUE_OLDEST] = "oldest", [QUEUE_DISCONNECT] = "disconnect", [QUEUE_REJECT] = "reject"};
+    return policy < ARRAY_LEN(names) ? names[policy] : "";
+}
+
 static void row_put(json *j, const session_view *v) {
     char id[CONN_ID_TEXT];
     yyjson_mut_val *o = j->root;
@@ -69,6 +75,8 @@ static void row_put(json *j, const session_view *v) {
     json_u64(j, o, "queued_bytes", v->queued_bytes);
     json_u64(j, o, "queued_log", v->queued_log);
     json_u64(j, o, "queued_log_bytes", v->queued_log_bytes);
+    json_str(j, o, "queue_policy", queue_policy_name(v->queue_policy));
+    json_bool(j, o, "rejects", v->rejects);
     json_bool(j, o, "durable", v->durable);
     json_u64(j, o, "open_qos_2", v->open_qos_2);
     json_bool(j, o, "will", v->has_will);

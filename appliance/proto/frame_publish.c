@@ -330,11 +330,12 @@ static int act_publish(conn *c, u8 *data, u32 len) {
     pledge *owed = NULL;
     publication p = {.topic = session_up_topic(s), .topic_len = s->up_len,
                      .payload = data + FRAME_HEADER_BYTES, .payload_len = len - FRAME_HEADER_BYTES,
-                     .publisher = s->subscriber.number, .qos = 1};
+                     .publisher = s->subscriber.number, .qos = 1, .refusable = true};
     int result = broker_publish_owed(s->broker, &p, NULL, &owed);
     if (result == -EAGAIN) return PROTO_BLOCKED;
     if (result == -ENOMEM || result == -EMSGSIZE) return CLOSE_NO_MEMORY;
     if (result == -EDQUOT || result == -EIO) return CLOSE_LOG;
+    if (result == -ENOBUFS) return CLOSE_REJECTED;
     ASSERT(result == 0);                           // the topic was checked with the hello
     if (c->proto_state == NULL) {                  // delivery to itself ended the connection
         if (owed != NULL) pledge_forget(owed);

@@ -179,6 +179,7 @@ static void session_configure(mqtt_session *s, const listener_config *conf, cons
     s->queued_bytes_max = conf->max_queued_bytes;
     s->queued_messages_max = conf->max_queued_messages;
     s->queue_policy = (u8)conf->queue_policy;
+    mqtt_queue_watch(s);
     s->flags &= (u8)~MQTT_NO_PROBLEM_INFO;
     if (v5 && mqtt_property_number(p, MQTT_REQUEST_PROBLEM_INFO, 1) == 0) s->flags |= MQTT_NO_PROBLEM_INFO;
 }

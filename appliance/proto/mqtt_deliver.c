@@ -118,6 +118,12 @@ static delivery_result session_deliver(subscriber *to, delivery *d) {
     return result;
 }
 
+static bool session_refuses(const subscriber *of, const delivery *d) {
+    const mqtt_session *s = CONTAINER_OF((subscriber *)(uintptr_t)of, mqtt_session, subscriber);
+    if ((s->flags & MQTT_QUEUE_FULL) == 0) return false;
+    return mqtt_may(s, ACL_READ, d->publication->topic, d->publication->topic_len);
+}
+
 // How much this client has to do, for shared subscriptions; -1: it is not there.
 static int session_load(const subscriber *of) {
     // Only read; the cast is what CONTAINER_OF needs.
@@ -137,4 +143,5 @@ static const char *session_name(const subscriber *of, u32 *len) {
 
 const subscriber_ops mqtt_subscriber_ops = {
     .deliver = session_deliver, .load = session_load, .name = session_name,
-    .reserve = mqtt_durable_reserve, .stored = mqtt_durable_stored};
+    .reserve = mqtt_durable_reserve, .stored = mqtt_durable_stored,
+    .refuses = session_refuses};

@@ -304,6 +304,7 @@ void mqtt_keep_account(mqtt_keep *k) {
     counter_add(&m->mqtt_queued_log, (u64)k->backlog.count - k->counted);
     k->counted = k->backlog.count;
     k->counted_bytes = k->backlog.bytes;
+    mqtt_queue_watch(k->session);
 }
 
 static void unlist(mqtt_durable *d, mqtt_keep *k) {

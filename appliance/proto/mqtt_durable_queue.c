@@ -76,7 +76,7 @@ static bool make_room(mqtt_session *s, u32 bytes) {
 static bool queue_claim(mqtt_session *s, delivery *d) {
     mqtt_keep *k = s->keep;
     u32 bytes = charge_of(d->publication);
-    bool room = fits(s, bytes);
+    bool room = fits(s, bytes) || mqtt_queue_must_take(s, d);
     if (!room && d->share != 0) return false;
     if (!room && s->queue_policy == QUEUE_OLDEST) room = make_room(s, bytes);
     if (!room) {

@@ -174,12 +174,31 @@ static void queue_remove(mqtt_session *s, mqtt_entries *list, mqtt_entry *e) {
     counter_sub(&metrics->mqtt_queued, 1);
     counter_sub(&metrics->mqtt_queued_bytes, charge);
     mqtt_list_remove(list, e);
+    mqtt_queue_watch(s);
 }
 
 static bool queue_fits(const mqtt_session *s, u64 bytes) {
     const mqtt_outbound *out = s->out;
     return out->queued_bytes + bytes <= s->queued_bytes_max &&
            out->queue.count + out->queue_0.count < s->queued_messages_max;
+}
+
+void mqtt_queue_watch(mqtt_session *s) {
+    bool full = false;
+    if (s->queue_policy == QUEUE_REJECT) {
+        u64 bytes = s->out == NULL ? 0 : s->out->queued_bytes;
+        u32 count = s->out == NULL ? 0 : s->out->queue_0.count;
+        if (s->keep != NULL) full = s->keep->backlog.bytes + bytes >= s->queued_bytes_max;
+        count += s->keep != NULL ? s->keep->backlog.count : s->out != NULL ? s->out->queue.count : 0;
+        full = full || bytes >= s->queued_bytes_max || count >= s->queued_messages_max;
+    }
+    if (full == ((s->flags & MQTT_QUEUE_FULL) != 0)) return;
+    s->flags ^= MQTT_QUEUE_FULL;
+    admit_session_full(mqtt_broker(s), full);
+}
+
+bool mqtt_queue_must_take(const mqtt_session *s, const delivery *d) {
+    return s->queue_policy == QUEUE_REJECT && d->qos > 0 && d->share == 0 && d->publication->refusable;
 }
 
 // Drops the oldest until there is room: QoS 0 first. False when that is not enough.
@@ -212,7 +231,7 @@ delivery_result mqtt_queue_put(mqtt_session *s, delivery *d) {
         mqtt_dropped(s, MQTT_DROP_NO_MEMORY);
         return DELIVERY_DROPPED;
     }
-    bool fits = queue_fits(s, bytes);
+    bool fits = queue_fits(s, bytes) || mqtt_queue_must_take(s, d);
     if (!fits && d->share != 0) return DELIVERY_REFUSED;
     if (!fits && s->queue_policy == QUEUE_OLDEST) fits = queue_make_room(s, bytes);
     if (!fits) {
@@ -231,6 +250,7 @@ delivery_result mqtt_queue_put(mqtt_session *s, delivery *d) {
     out->queued_bytes += charge;
     counter_add(&mqtt_metrics(s)->mqtt_queued, 1);
     counter_add(&mqtt_metrics(s)->mqtt_queued_bytes, charge);
+    mqtt_queue_watch(s);
     return DELIVERY_TAKEN;
 }
 

@@ -216,14 +216,15 @@ static u32 word_of(mqtt_type type, u16 id, u8 reason) {
     return (u32)type << 24 | (u32)reason << 16 | id;
 }
 
-// What could not be written is not acknowledged: a client of 5.0 is told and may send it again later, one of 3.x has
-// no way to hear it and is cut off: it sends it again when it comes back. 0 or what packet() returns.
-static int refuse_for_log(mqtt_session *s, int failure, u8 *reason) {
-    bool full = failure == -EDQUOT;
-    mqtt_dropped(s, full ? MQTT_DROP_LOG_FULL : MQTT_DROP_LOG_FAILED);
-    *reason = full ? MQTT_REASON_QUOTA_EXCEEDED : MQTT_REASON_IMPLEMENTATION_SPECIFIC;
+// What could not be written, or a session had no room for, is not acknowledged: a client of 5.0 is told and may send it
+// again later, one of 3.x has no way to hear it and is cut off: it sends it again when it comes back. 0 or what packet()
+// returns.
+static int refuse(mqtt_session *s, int failure, u8 *reason) {
+    bool log = failure != -ENOBUFS;
+    mqtt_dropped(s, !log ? MQTT_DROP_QUEUE_REJECT : failure == -EDQUOT ? MQTT_DROP_LOG_FULL : MQTT_DROP_LOG_FAILED);
+    *reason = failure == -EIO ? MQTT_REASON_IMPLEMENTATION_SPECIFIC : MQTT_REASON_QUOTA_EXCEEDED;
     if (s->version == MQTT_5) return 0;
-    return mqtt_conn_fail(s->conn, *reason, CLOSE_LOG, NULL);
+    return mqtt_conn_fail(s->conn, *reason, log ? CLOSE_LOG : CLOSE_REJECTED, NULL);
 }
 
 static int answer_settled(mqtt_session *s, u32 word, int failure) {
@@ -235,7 +236,7 @@ static int answer_settled(mqtt_session *s, u32 word, int failure) {
         mqtt_inbound_take(s, id);
         mqtt_durable_change_id(s, MQTT_CHANGE_COMPLETED, id);
     }
-    int result = refuse_for_log(s, failure, &reason);
+    int result = refuse(s, failure, &reason);
     return result != 0 ? result : mqtt_ack_send(s, type, id, reason);
 }
 
@@ -303,6 +304,7 @@ static int publish_forward(conn *c, const mqtt_publish *p, mqtt_bytes topic, u8 
         .publisher = s->subscriber.number,
         .qos = p->qos,
         .retain = p->retain,
+        .refusable = p->qos > 0,
     };
     if (p->qos == 2 && s->keep != NULL) {
         out.exchange_session = s->keep->by_number.hash;
@@ -316,12 +318,12 @@ static int publish_forward(conn *c, const mqtt_publish *p, mqtt_bytes topic, u8 
     int result = broker_publish_owed(w->broker, &out, &matched, p->qos > 0 ? owed : NULL);
     mqtt_forward_free(w, &forward);
     if (result == -EAGAIN) return PROTO_BLOCKED;
-    if (result == -EDQUOT || result == -EIO) {
+    if (result == -EDQUOT || result == -EIO || result == -ENOBUFS) {
         if (p->qos == 0) {
             mqtt_dropped(s, result == -EDQUOT ? MQTT_DROP_LOG_FULL : MQTT_DROP_LOG_FAILED);
             return 0;
         }
-        return refuse_for_log(s, result, reason);
+        return refuse(s, result, reason);
     }
     *reason = matched ? MQTT_REASON_SUCCESS : MQTT_REASON_NO_MATCHING_SUBSCRIBERS;
     // -ENOMEM, or -ENOSPC: the store of retained messages is full.

@@ -127,6 +127,8 @@ static void session_free(mqtt_session *s) {
     worker *w = s->owner;
     mqtt_durable_end(s);
     mqtt_queue_free(s);
+    s->queue_policy = QUEUE_NEWEST;
+    mqtt_queue_watch(s);
     mqtt_subscribe_free(s);
     mqtt_inbound_free(s);
     mqtt_will_free(s);

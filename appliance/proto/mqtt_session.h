@@ -48,6 +48,7 @@ enum { // mqtt_session.flags
     MQTT_IN_WORK = 1u << 1,          // in the worker's list of work
     MQTT_WORK_CLOSE = 1u << 2,       // the queue is full and the policy is to disconnect
     MQTT_SHARED_WAITS = 1u << 4,     // one of a shared subscription was refused
+    MQTT_QUEUE_FULL = 1u << 5,       // counted as one that refuses messages
     MQTT_RETAINED_WAITS = 1u << 3,   // a retained message was refused for lack of room
 };
 
@@ -266,6 +267,10 @@ void mqtt_count_unsent(mqtt_session *s, int result);
 struct mqtt_outgoing;
 int mqtt_send_now(mqtt_session *s, delivery *d, const struct mqtt_outgoing *out);
 void mqtt_queue_0_drop_oldest(mqtt_session *s);
+// What waits, its limit or its policy has changed: whether messages are refused because of it (QUEUE_REJECT).
+void mqtt_queue_watch(mqtt_session *s);
+// Whether what has no room goes into the queue in spite of that: it was let through (broker/admit.c).
+bool mqtt_queue_must_take(const mqtt_session *s, const delivery *d);
 struct mqtt_entries;
 void mqtt_list_append(struct mqtt_entries *list, mqtt_entry *e);
 void mqtt_list_remove(struct mqtt_entries *list, mqtt_entry *e);

@@ -45,6 +45,8 @@ static void view_take(session_view *out, const mqtt_session *s) {
     out->open_qos_2 = mqtt_inbound_open(s);
     out->keep_alive_s = s->keep_alive_s;
     out->version = s->version;
+    out->queue_policy = s->queue_policy;
+    out->rejects = (s->flags & MQTT_QUEUE_FULL) != 0;
     out->has_will = s->will != NULL;
 }
 

@@ -204,7 +204,7 @@ bool mqtt_session_parse(const u8 *data, u32 len, mqtt_session_record *out) {
     out->id = (const char *)cursor_take(&c, out->id_len);
     if (c.overrun || format != FORMAT || has_will > 1 || reserved != 0) return false;
     if (out->id_len > LIMIT_CLIENT_ID_BYTES) return false;
-    if (out->version < 3 || out->version > 5 || out->queue_policy > 2 || out->window == 0) return false;
+    if (out->version < 3 || out->version > 5 || out->queue_policy > 3 || out->window == 0) return false;
     if (out->has_will && !parse_will(&c, &out->will)) return false;
     out->lists = c;
     return lists_are_good(c);
