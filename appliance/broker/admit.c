@@ -5,9 +5,9 @@
 //
 // While no queue is full this costs the publisher one counter a worker concerned. Else this worker's sessions are
 // asked, and the other workers that have a full one: a question with the topic goes there, the publisher waits
-// (-EAGAIN), and the answer counts until it has been used, and for VERDICT_NS at least. What has been let through is taken
-// by every session, however full it has become meanwhile: the limit is passed by what was on its way between workers,
-// and by the last message, which may be larger than the room that was left.
+// (-EAGAIN), and the answer counts until it has been used, and for VERDICT_NS at least. What has been let through
+// is taken by every session, however full it has become meanwhile: the limit is passed by what was on its way between
+// workers, and by the last message, which may be larger than the room that was left.
 #include "broker/route.h"
 
 #include <errno.h>

@@ -41,8 +41,8 @@ typedef struct publication {
     u16 exchange_id, source_worker;
     u8 qos;           // as published
     bool retain;      // as published
-    // Its publisher can be told that a session's queue is full: it is refused then (queue_policy = reject). What was let
-    // through is taken by all; what can not be refused is dropped for those that are full.
+    // Its publisher can be told that a session's queue is full: it is refused then (queue_policy = reject). What was
+    // let through is taken by all; what can not be refused is dropped for those that are full.
     bool refusable;
 } publication;
 

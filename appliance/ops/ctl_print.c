@@ -232,7 +232,8 @@ void ctl_print_sessions(yyjson_val *root) {
         cell_bytes(&t, num(s, "queued_bytes"));
         ctl_table_cell(&t, "%llu", (unsigned long long)num(s, "queued_log"));
         cell_bytes(&t, num(s, "queued_log_bytes"));
-        ctl_table_cell(&t, "%s%s", str(s, "queue_policy"), yyjson_is_true(yyjson_obj_get(s, "rejects")) ? " (full)" : "");
+        bool rejects = yyjson_is_true(yyjson_obj_get(s, "rejects"));
+        ctl_table_cell(&t, "%s%s", str(s, "queue_policy"), rejects ? " (full)" : "");
     }
     ctl_table_end(&t, 0);
     u64 total = num(root, "total"), shown = yyjson_arr_size(list), offset = num(root, "offset");

@@ -51,7 +51,8 @@ static const char *version_name(u8 version) {
 
 static const char *queue_policy_name(u8 policy) {
     static const char *const names[] = {
-        [QUEUE_NEWEST] = "newest", [QUEUE_OLDEST] = "oldest", [QUEUE_DISCONNECT] = "disconnect", [QUEUE_REJECT] = "reject"};
+        [QUEUE_NEWEST] = "newest", [QUEUE_OLDEST] = "oldest",
+        [QUEUE_DISCONNECT] = "disconnect", [QUEUE_REJECT] = "reject"};
     return policy < ARRAY_LEN(names) ? names[policy] : "";
 }
 

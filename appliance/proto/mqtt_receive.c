@@ -216,9 +216,9 @@ static u32 word_of(mqtt_type type, u16 id, u8 reason) {
     return (u32)type << 24 | (u32)reason << 16 | id;
 }
 
-// What could not be written, or a session had no room for, is not acknowledged: a client of 5.0 is told and may send it
-// again later, one of 3.x has no way to hear it and is cut off: it sends it again when it comes back. 0 or what packet()
-// returns.
+// What could not be written, or a session had no room for, is not acknowledged: a client of 5.0 is told and may send
+// it again later, one of 3.x has no way to hear it and is cut off: it sends it again when it comes back. 0 or what
+// packet() returns.
 static int refuse(mqtt_session *s, int failure, u8 *reason) {
     bool log = failure != -ENOBUFS;
     mqtt_dropped(s, !log ? MQTT_DROP_QUEUE_REJECT : failure == -EDQUOT ? MQTT_DROP_LOG_FULL : MQTT_DROP_LOG_FAILED);
