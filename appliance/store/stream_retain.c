@@ -40,11 +40,12 @@ static bool clock_is_steady(streams *s) {
 
 // Bytes that this part has to give up so that all partitions of the stream are within its bound: those with the
 // oldest messages give first. Other workers' counters are looked at as they are; the next tick sees what they
-// became.
-static u64 excess_bytes(const streams *s, const stream_part *p) {
+// became. *alone: no other one holds anything.
+static u64 excess_bytes(const streams *s, const stream_part *p, bool *alone) {
     const gateway *gw = s->owner->gw;
     u64 total = 0, own_ms = counter_get(&p->counters.first_ms);
     bool oldest = true;
+    *alone = true;
     if (p->conf.max_bytes == 0) return 0;
     for (u32 w = 0; w < gw->worker_count; w++) {
         for (u32 nth = 0;; nth++) {
@@ -52,6 +53,7 @@ static u64 excess_bytes(const streams *s, const stream_part *p) {
             if (other == NULL) break;
             total += counter_get(&other->counters.bytes);
             u64 other_ms = counter_get(&other->counters.first_ms);
+            if (other != p && other_ms != 0) *alone = false;
             if (other != p && other_ms != 0 && other_ms < own_ms) oldest = false;
         }
     }
@@ -60,9 +62,16 @@ static u64 excess_bytes(const streams *s, const stream_part *p) {
 
 static void part_retain(streams *s, stream_part *p, u64 now_ms) {
     if (p->first == p->next) return;
-    u64 held = p->index.last_bytes_end - p->bytes_first, excess = excess_bytes(s, p);
+    bool alone;
+    u64 held = p->index.last_bytes_end - p->bytes_first, excess = excess_bytes(s, p, &alone);
     u64 keep = excess == 0 ? 0 : MAX(held - MIN(held, excess), 1u); // 0: no bound
     u64 first = stream_index_retain(&p->index, keep, p->conf.max_age_ms, now_ms);
+    // Behind its last mark a partition keeps what there is. With others that hold newer messages it must not: it would
+    // be the oldest one for ever, and none would give.
+    if (first <= p->first && excess > 0 && !alone) {
+        const stream_mark *next = stream_index_next(&p->index, p->first);
+        first = next != NULL ? next->offset : p->next;
+    }
     if (first <= p->first) return;
     const stream_mark *m = stream_index_find(&p->index, first);
     counter_add(&p->counters.trimmed, first - p->first);

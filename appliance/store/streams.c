@@ -183,6 +183,11 @@ bool streams_find(const streams *s, const char *name, u32 nth, stream_info *out)
     return true;
 }
 
+u64 streams_first(const streams *s, u16 number) {
+    const stream_part *p = stream_part_find(s, number);
+    return p == NULL ? UINT64_MAX : p->first;
+}
+
 store_pos streams_position(const streams *s, u16 number, u64 offset) {
     const stream_part *p = stream_part_find(s, number);
     if (p == NULL || p->first == p->next || offset >= p->next) return 0;

@@ -65,6 +65,8 @@ typedef struct stream_info {
 } stream_info;
 // The nth partition (from 0 on) of that name on this worker. False: there are fewer.
 bool streams_find(const streams *s, const char *name, u32 nth, stream_info *out);
+// The offset of its oldest message; all before are given up, though their records may be in the log yet.
+u64 streams_first(const streams *s, u16 number);
 // Where a reader of the log has to begin to meet that offset; 0: nothing is there, begin at store_end.
 store_pos streams_position(const streams *s, u16 number, u64 offset);
 

@@ -60,13 +60,15 @@ void drain_lag(uplink *u) {
     if (!u->ranges_known || u->owner->store == NULL) return;
     u64 count = source_count(u, false), low = ranges_low(&u->ranges), end = store_end(u->owner->store);
     u->accounted = MIN(u->accounted, count); // the list of streams has changed
+    // In one row: what is given up and was not sent waits no more. It is counted when it is come to.
+    u64 done = u->ranges.count == 1 ? MAX(u->accounted, MIN(source_count(u, true), count)) : u->accounted;
     const window_entry *oldest = window_oldest(&u->window);
     if (oldest != NULL) counter_set(&u->metrics.oldest_ms, oldest->time_ms);
-    else if (u->accounted == count) counter_set(&u->metrics.oldest_ms, 0);
+    else if (done == count) counter_set(&u->metrics.oldest_ms, 0);
     // Not read yet: it came since the last look, a second ago.
     else if (counter_get(&u->metrics.oldest_ms) == 0) counter_set(&u->metrics.oldest_ms, clock_real_ns() / NS_PER_MS);
-    counter_set(&u->metrics.lag_messages, count - u->accounted);
-    counter_set(&u->metrics.lag_bytes, u->accounted == count || end <= low ? 0 : end - low - 1);
+    counter_set(&u->metrics.lag_messages, count - done);
+    counter_set(&u->metrics.lag_bytes, done == count || end <= low ? 0 : end - low - 1);
     counter_set(&u->metrics.in_flight, u->window.count);
 }
 
@@ -152,6 +154,7 @@ static void backlog_done(uplink *u) {
 
 // Why a message is not to be sent; UPLINK_DROP_COUNT: it is.
 static uplink_drop unwanted(const uplink *u, const uplink_message *m) {
+    if (m->given_up) return UPLINK_DROP_RETENTION;
     if (m->expires_ms != 0 && m->expires_ms <= clock_real_ns() / NS_PER_MS) return UPLINK_DROP_EXPIRED;
     if (down_is_marked(u, m->props, m->props_len, m->props_present)) return UPLINK_DROP_LOOP;
     if (m->qos == 0 && !u->conf.qos0_buffer && m->time_ms < u->up_real_ms) return UPLINK_DROP_QOS0_BACKLOG;

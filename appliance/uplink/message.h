@@ -19,6 +19,7 @@ typedef struct uplink_message {
     u8 qos;                // as published
     bool retain;
     bool again;            // it was sent before
+    bool given_up;         // by retention, from all of the uplink's streams
 } uplink_message;
 
 // The mark of loop protection: a user property (MQTT) and a header (NATS) whose value is the uplink that a

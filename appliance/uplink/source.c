@@ -45,10 +45,14 @@ u64 source_count(const uplink *u, bool gone) {
 bool source_message(const uplink *u, const store_record *r, uplink_message *out) {
     message_record m;
     if (r->kind != STORE_MESSAGE || !message_record_parse(r->data, r->len, &m)) return false;
-    u32 count = 0;
+    u32 count = 0, held = 0;
     for (u32 i = 0; i < m.stream_count; i++) {
-        u16 number = message_record_stream(&m, i).stream;
-        for (u32 k = 0; k < u->stream_count; k++) count += u->streams[k] == number;
+        message_stream ref = message_record_stream(&m, i);
+        for (u32 k = 0; k < u->stream_count; k++) {
+            if (u->streams[k] != ref.stream) continue;
+            count++;
+            held += ref.offset >= streams_first(u->owner->streams, ref.stream);
+        }
     }
     if (count == 0) return false;
     *out = (uplink_message){
@@ -65,6 +69,7 @@ bool source_message(const uplink *u, const store_record *r, uplink_message *out)
         .streams = count,
         .qos = m.qos,
         .retain = m.retain,
+        .given_up = held == 0,
     };
     return true;
 }
