@@ -164,7 +164,8 @@
 #define LIMIT_HTTP_PAGE_BYTES 32768u       // one page of an answer
 #define LIMIT_HTTP_OUT_HIGH_BYTES 65536u   // no further page is made while more than this waits
 #define LIMIT_HTTP_OUT_BYTES (256u << 10)  // output budget of an admin connection
-#define LIMIT_HTTP_REQUEST_MS 10000u       // a started request must be complete
+#define LIMIT_HTTP_REQUEST_MS 10000u       // a started request must be complete; a body that comes has longer:
+#define LIMIT_HTTP_BODY_RATE 300u          // bytes of it a second are enough (a modem of 9.6 kbit/s gives 1,000)
 #define LIMIT_HTTP_IDLE_MS 60000u          // keep-alive connection without a request
 #define LIMIT_HTTP_SEND_MS 10000u          // a client that takes nothing for so long is cut off
 #define LIMIT_OPS_REQUESTS 64u             // requests to workers outstanding at once
@@ -247,7 +248,10 @@
 #define LIMIT_UPDATE_KEYS 4u                // public keys an image can have
 #define LIMIT_UPDATE_EXTENTS 64u            // pieces of a slot's file on the ESP
 #define LIMIT_UPDATE_PART_BYTES (128u << 10) // one part of an update that is sent over the admin port
-#define LIMIT_UPDATE_IDLE_MS 60000u         // an update whose bytes stop coming ends
+#define LIMIT_UPDATE_IDLE_MS 600000u        // an update ends that got no byte for so long, over whatever connections
+#define LIMIT_UPDATE_STALL_MS 60000u        // a URL's server that sends nothing for so long is asked anew
+#define LIMIT_UPDATE_CONNECT_MS 30000u
+#define LIMIT_UPDATE_RETRY_MS 15000u        // longest pause before an update's next connection
 #define LIMIT_UPDATE_REDIRECTS 3u           // of an update's URL
 #define LIMIT_UPDATE_REBOOT_MS 2000u        // from the answer to the reboot
 #define LIMIT_UPDATE_TRIAL_MS 600000u      // of a trial whose configuration is not known yet
@@ -261,6 +265,9 @@ _Static_assert(LIMIT_OUT_SEGMENT_MIN_BYTES <= LIMIT_OUT_SEGMENT_MAX_BYTES, "segm
 _Static_assert(LIMIT_FEED_BEAT_MS < LIMIT_HEARTBEAT_MS &&
                    LIMIT_HEARTBEAT_MS + LIMIT_ABORT_MS < 1000u * LIMIT_WATCHDOG_S / 2,
                "a stuck gateway is killed well before the machine is reset");
+_Static_assert(LIMIT_UPDATE_PART_BYTES * 4 / 3 / LIMIT_HTTP_BODY_RATE * 1000 + LIMIT_HTTP_REQUEST_MS <
+                   LIMIT_UPDATE_IDLE_MS,
+               "a whole part that comes as slowly as the admin port allows is no pause");
 _Static_assert(LIMIT_DRAIN_MS < LIMIT_SHUTDOWN_MS, "the drain is a part of the shutdown");
 _Static_assert(LIMIT_WORKERS_MAX <= 64, "worker masks are u64");
 _Static_assert(LIMIT_HTTP_OUT_HIGH_BYTES + 2 * LIMIT_HTTP_PAGE_BYTES < LIMIT_HTTP_OUT_BYTES,

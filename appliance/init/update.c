@@ -22,6 +22,8 @@
 #include "init/update_internal.h"
 #include "version.h"
 
+#define UPDATE_FILE_CHARS 64u // a SHA-256 in hexadecimal
+
 static struct {
     boot_slot boot;
     update_state state;
@@ -30,6 +32,7 @@ static struct {
     bool restart;
     u64 id;
     u64 received;              // bytes of the update that the writer's socket has taken
+    char file[UPDATE_FILE_CHARS + 1]; // what its sender calls the file, "" = no name
     u64 done_bytes, total_bytes;
     char version[80], error[UPDATE_HELPER_LINE_BYTES], last[200];
     char target;
@@ -205,24 +208,43 @@ update_action update_feed(update_event event) {
 
 // --- requests ---
 
+// The name that a sender gives the file, so that it can go on after it was away: the SHA-256 of the header.
+static const char *file_of(yyjson_val *args) {
+    yyjson_val *file = yyjson_obj_get(args, "file");
+    return yyjson_is_str(file) && yyjson_get_len(file) <= UPDATE_FILE_CHARS ? yyjson_get_str(file) : "";
+}
+
+static void answer_begun(init_request *r, bool started) {
+    char json[128];
+    int len = snprintf(json, sizeof(json), "{\"id\":%llu,\"part_bytes\":%u,\"started\":%s,\"received\":%llu}",
+                       (unsigned long long)self.id, LIMIT_UPDATE_PART_BYTES, started ? "true" : "false",
+                       (unsigned long long)self.received);
+    init_request_answer(r, json, (size_t)len);
+}
+
 static void request_begin(init_request *r, yyjson_val *args, const char *url) {
     yyjson_val *restart = yyjson_obj_get(args, "restart");
+    const char *file = url[0] == '\0' ? file_of(args) : "";
+    bool known = self.state == UPDATE_WRITING && self.pipe.fd >= 0 && file[0] != '\0' && strcmp(file, self.file) == 0;
+    if (known && self.part_request == NULL) {
+        self.restart = restart == NULL || yyjson_get_bool(restart);
+        answer_begun(r, false);
+        return;
+    }
     if (self.state != UPDATE_IDLE) {
         init_request_answer_error(r, "%s", update_refusal(self.state));
         return;
     }
     self.order = (update_order){.fd = -1, .allow_downgrade = yyjson_get_bool(yyjson_obj_get(args, "allow_downgrade"))};
     snprintf(self.order.url, sizeof(self.order.url), "%s", url);
+    snprintf(self.file, sizeof(self.file), "%s", file);
     self.restart = restart == NULL || yyjson_get_bool(restart);
     update_feed(UPDATE_BEGIN);
     if (self.state != UPDATE_WRITING) {
         init_request_answer_error(r, "%s", self.error);
         return;
     }
-    char json[96];
-    int len = snprintf(json, sizeof(json), "{\"id\":%llu,\"part_bytes\":%u,\"started\":true}",
-                       (unsigned long long)self.id, LIMIT_UPDATE_PART_BYTES);
-    init_request_answer(r, json, (size_t)len);
+    answer_begun(r, true);
 }
 
 static void request_fetch(init_request *r, yyjson_val *args) {
@@ -310,6 +332,8 @@ static void request_status(init_request *r, yyjson_val *args) {
     }
     if (self.id > 0) {
         yyjson_mut_obj_add_uint(doc, o, "id", self.id);
+        yyjson_mut_obj_add_uint(doc, o, "received", self.received);
+        yyjson_mut_obj_add_bool(doc, o, "part_pending", self.part_request != NULL);
         yyjson_mut_obj_add_uint(doc, o, "done_bytes", self.done_bytes);
         yyjson_mut_obj_add_uint(doc, o, "total_bytes", self.total_bytes);
         yyjson_mut_obj_add_strcpy(doc, o, "target", target);

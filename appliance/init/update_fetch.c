@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // update_fetch.c: see update_fetch.h. llhttp takes the answer apart; its body callback fills a buffer that the
-// source hands out.
+// source hands out. When the body breaks off, the rest of it is asked for (a range, RFC 9110 section 14.2). A server
+// that knows no ranges sends all of it again; what is there already is skipped.
 #include "init/update_fetch.h"
 
 #include <errno.h>
@@ -13,16 +14,30 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SCHEME "http://"
 #define URL_BYTES 1024u
 #define PIECE_BYTES 16384u
 #define HEAD_BYTES_MAX 65536u
+#define TAG_BYTES 128u
+#define RETRY_FIRST_MS 250u
+
+// What outlives a connection.
+typedef struct fetch_progress {
+    char url[URL_BYTES];        // as it was given: redirects may be for one use
+    char etag[TAG_BYTES];       // a strong one, of the first answer; "" = none
+    u64 at;                     // bytes of the body so far
+    u64 moved_ns;               // when the last of them came
+} fetch_progress;
 
 struct update_fetch {
     int fd;
     update_source *source;
+    fetch_progress progress;
+    u64 skip;                   // bytes of this answer's body that were there before
+    char range[TAG_BYTES], tag[TAG_BYTES];
     llhttp_t parser;
     llhttp_settings_t settings;
     bool head_done, body_done, ended;
@@ -60,18 +75,18 @@ const char *update_fetch_check(const char *url) {
 
 // --- connection ---
 
-static int wait_for(int fd, short events) {
+static int wait_for(int fd, short events, u32 ms) {
     struct pollfd p = {.fd = fd, .events = events};
     int n;
-    do n = poll(&p, 1, (int)LIMIT_UPDATE_IDLE_MS);
+    do n = poll(&p, 1, (int)ms);
     while (n < 0 && errno == EINTR);
     if (n < 0) return -errno;
     return n == 0 ? -ETIMEDOUT : 0;
 }
 
-static ssize_t fd_read(int fd, update_source *s, void *out, size_t len) {
+static ssize_t fd_read(int fd, update_source *s, void *out, size_t len, u32 ms) {
     for (;;) {
-        int err = wait_for(fd, POLLIN);
+        int err = wait_for(fd, POLLIN, ms);
         if (err == -ETIMEDOUT) return complain(s, err, "the update's bytes stopped coming");
         if (err < 0) return err;
         ssize_t n = read(fd, out, len);
@@ -103,7 +118,7 @@ static int connect_one(const struct addrinfo *at) {
     int err = connect(fd, at->ai_addr, at->ai_addrlen) == 0 ? 0 : -errno;
     if (err == -EINPROGRESS) {
         socklen_t size = sizeof(err);
-        err = wait_for(fd, POLLOUT);
+        err = wait_for(fd, POLLOUT, LIMIT_UPDATE_CONNECT_MS);
         if (err == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size) == 0) err = -err;
     }
     if (err == 0) return fd;
@@ -127,15 +142,20 @@ static int connect_host(update_fetch *f, const char *url) {
 }
 
 static int send_request(update_fetch *f, const char *url) {
-    char request[2 * URL_BYTES + 256];
+    char request[2 * URL_BYTES + 512], range[TAG_BYTES + 64] = "";
     const char *authority = url + strlen(SCHEME), *rest = authority + strcspn(authority, "/?#");
     int path_len = (int)strcspn(rest, "#");
+    const fetch_progress *g = &f->progress;
+    if (g->at > 0) {
+        snprintf(range, sizeof(range), "Range: bytes=%llu-\r\n%s%s%s", (unsigned long long)g->at,
+                 g->etag[0] != '\0' ? "If-Range: " : "", g->etag, g->etag[0] != '\0' ? "\r\n" : "");
+    }
     int len = snprintf(request, sizeof(request),
                        "GET %s%.*s HTTP/1.1\r\nHost: %.*s\r\nUser-Agent: sluice\r\nAccept: */*\r\n"
-                       "Connection: close\r\n\r\n",
-                       rest[0] == '/' ? "" : "/", path_len, rest, (int)(rest - authority), authority);
+                       "%sConnection: close\r\n\r\n",
+                       rest[0] == '/' ? "" : "/", path_len, rest, (int)(rest - authority), authority, range);
     for (int done = 0; done < len;) {
-        int err = wait_for(f->fd, POLLOUT);
+        int err = wait_for(f->fd, POLLOUT, LIMIT_UPDATE_CONNECT_MS);
         if (err < 0) return err;
         ssize_t n = send(f->fd, request + done, (size_t)(len - done), MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN && errno != EINTR) return -errno;
@@ -155,12 +175,22 @@ static int on_field(llhttp_t *p, const char *at, size_t len) {
     return 0;
 }
 
+// Adds to the value of a field, as far as there is room.
+static void add_value(char value[TAG_BYTES], const char *at, size_t len) {
+    size_t have = strlen(value), n = MIN(len, TAG_BYTES - 1 - have);
+    memcpy(value + have, at, n);
+    value[have + n] = '\0';
+}
+
 static int on_value(llhttp_t *p, const char *at, size_t len) {
     update_fetch *f = CONTAINER_OF(p, update_fetch, parser);
-    if (strcasecmp(f->field, "Location") != 0) return 0;
-    if (len > sizeof(f->location) - 1 - f->location_len) return -1;
-    memcpy(f->location + f->location_len, at, len);
-    f->location_len += len;
+    if (strcasecmp(f->field, "Location") == 0) {
+        if (len > sizeof(f->location) - 1 - f->location_len) return -1;
+        memcpy(f->location + f->location_len, at, len);
+        f->location_len += len;
+    }
+    if (strcasecmp(f->field, "Content-Range") == 0) add_value(f->range, at, len);
+    if (strcasecmp(f->field, "ETag") == 0) add_value(f->tag, at, len);
     return 0;
 }
 
@@ -176,9 +206,11 @@ static int on_head(llhttp_t *p) {
 
 static int on_body(llhttp_t *p, const char *at, size_t len) {
     update_fetch *f = CONTAINER_OF(p, update_fetch, parser);
-    ASSERT(len <= sizeof(f->body) - f->body_len); // never more than one input's
-    memcpy(f->body + f->body_len, at, len);
-    f->body_len += len;
+    size_t old = (size_t)MIN((u64)len, f->skip);
+    f->skip -= old;
+    ASSERT(len - old <= sizeof(f->body) - f->body_len); // never more than one input's
+    memcpy(f->body + f->body_len, at + old, len - old);
+    f->body_len += len - old;
     return 0;
 }
 
@@ -190,7 +222,7 @@ static int on_end(llhttp_t *p) {
 // Receives and parses one piece. 0 or -errno.
 static int pull(update_fetch *f) {
     f->body_len = f->body_at = 0;
-    ssize_t n = fd_read(f->fd, f->source, f->input, sizeof(f->input));
+    ssize_t n = fd_read(f->fd, f->source, f->input, sizeof(f->input), LIMIT_UPDATE_STALL_MS);
     if (n < 0) return (int)n;
     if (!f->head_done && (f->head_bytes += (size_t)n) > HEAD_BYTES_MAX) {
         return complain(f->source, -EPROTO, "%s: the answer's head is too long", f->host);
@@ -205,25 +237,14 @@ static int pull(update_fetch *f) {
     return 0;
 }
 
-static ssize_t body_read(void *context, void *out, size_t len) {
-    update_fetch *f = context;
-    while (f->body_at == f->body_len) {
-        if (f->body_done || f->ended) return 0;
-        int err = pull(f);
-        if (err < 0) return err;
-    }
-    size_t n = MIN(len, f->body_len - f->body_at);
-    memcpy(out, f->body + f->body_at, n);
-    f->body_at += n;
-    return (ssize_t)n;
-}
-
 static void reset(update_fetch *f) {
     if (f->fd >= 0) close(f->fd);
     update_source *source = f->source;
+    fetch_progress progress = f->progress;
     memset(f, 0, sizeof(*f));
     f->fd = -1;
     f->source = source;
+    f->progress = progress;
     llhttp_settings_init(&f->settings);
     f->settings.on_header_field = on_field;
     f->settings.on_header_value = on_value;
@@ -243,17 +264,39 @@ static int exchange(update_fetch *f, const char *url) {
     return err;
 }
 
-// Follows redirects until there is a body. 0 or -errno.
-static int open_url(update_fetch *f, const char *first) {
+// An answer with a body that we asked for. -EBADMSG: not that one.
+static int take_answer(update_fetch *f) {
+    fetch_progress *g = &f->progress;
+    unsigned long long begin = 0;
+    bool strong = f->tag[0] == '"' && strlen(f->tag) < TAG_BYTES - 1;
+    if (g->at == 0) snprintf(g->etag, sizeof(g->etag), "%s", strong ? f->tag : "");
+    else if (g->etag[0] != '\0' && strcmp(g->etag, f->tag) != 0) {
+        return complain(f->source, -EBADMSG, "%s: the file was changed there meanwhile", f->host);
+    }
+    if (f->parser.status_code == 200) f->skip = g->at;
+    else if (sscanf(f->range, "bytes %llu-", &begin) != 1 || begin != g->at) {
+        return complain(f->source, -EBADMSG, "%s: the server sends another part than was asked for", f->host);
+    }
+    // What came with the head went through on_body before this was known.
+    size_t old = (size_t)MIN((u64)f->body_len, f->skip);
+    f->body_at = old;
+    f->skip -= old;
+    return 0;
+}
+
+// Follows redirects until there is a body. 0 or -errno; -EAGAIN: the server can not now.
+static int open_url(update_fetch *f) {
     char url[URL_BYTES];
-    snprintf(url, sizeof(url), "%s", first);
+    snprintf(url, sizeof(url), "%s", f->progress.url);
     for (u32 redirects = 0;; redirects++) {
         const char *wrong = update_fetch_check(url);
         if (wrong != NULL) return complain(f->source, -EINVAL, "%.100s: %s", url, wrong);
         int err = exchange(f, url);
         if (err < 0) return err;
         u32 status = f->parser.status_code;
-        if (status == 200) return 0;
+        if (status == 200 || (status == 206 && f->progress.at > 0)) return take_answer(f);
+        bool later = status == 408 || status == 429 || status >= 500;
+        if (later) return complain(f->source, -EAGAIN, "%s: the server answers %u", f->host, status);
         bool redirect = status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
         if (!redirect || f->location_len == 0) {
             return complain(f->source, -ENOENT, "%s: the server answers %u", f->host, status);
@@ -261,6 +304,43 @@ static int open_url(update_fetch *f, const char *first) {
         if (redirects == LIMIT_UPDATE_REDIRECTS) return complain(f->source, -ELOOP, "%s: too many redirects", f->host);
         snprintf(url, sizeof(url), "%.*s", (int)f->location_len, f->location);
     }
+}
+
+static bool lasts(int err) {
+    return err == -EBADMSG || err == -ENOENT || err == -EINVAL || err == -ELOOP || err == -ENOMEM;
+}
+
+// The body broke off: asks for the rest until it comes, at growing intervals. err: how it broke off.
+static int go_on(update_fetch *f, int err) {
+    fetch_progress *g = &f->progress;
+    char why[sizeof(f->source->error)];
+    snprintf(why, sizeof(why), "%s", f->source->error);
+    for (u32 pause_ms = RETRY_FIRST_MS; clock_mono_ns() - g->moved_ns < LIMIT_UPDATE_IDLE_MS * NS_PER_MS;
+         pause_ms = MIN(2 * pause_ms, LIMIT_UPDATE_RETRY_MS)) {
+        const struct timespec pause = {.tv_sec = pause_ms / 1000, .tv_nsec = (long)(pause_ms % 1000) * 1000000};
+        nanosleep(&pause, NULL);
+        f->source->error[0] = '\0';
+        err = open_url(f);
+        if (err == 0 || lasts(err)) return err;
+        snprintf(why, sizeof(why), "%s", f->source->error);
+    }
+    return complain(f->source, err, "no byte came for %u s: %s", LIMIT_UPDATE_IDLE_MS / 1000, why);
+}
+
+static ssize_t body_read(void *context, void *out, size_t len) {
+    update_fetch *f = context;
+    while (f->body_at == f->body_len) {
+        if (f->body_done || f->ended) return 0;
+        int err = pull(f);
+        if (err < 0) err = go_on(f, err);
+        if (err < 0) return err;
+    }
+    size_t n = MIN(len, f->body_len - f->body_at);
+    memcpy(out, f->body + f->body_at, n);
+    f->body_at += n;
+    f->progress.at += n;
+    f->progress.moved_ns = clock_mono_ns();
+    return (ssize_t)n;
 }
 
 update_fetch *update_fetch_open(const char *url, update_source *source) {
@@ -272,7 +352,9 @@ update_fetch *update_fetch_open(const char *url, update_source *source) {
     }
     f->fd = -1;
     f->source = source;
-    if (open_url(f, url) < 0) {
+    snprintf(f->progress.url, sizeof(f->progress.url), "%s", url);
+    f->progress.moved_ns = clock_mono_ns();
+    if (open_url(f) < 0) {
         update_fetch_close(f);
         return NULL;
     }
@@ -291,7 +373,7 @@ void update_fetch_close(update_fetch *f) {
 
 static ssize_t descriptor_read(void *context, void *out, size_t len) {
     update_source *s = context;
-    return fd_read(s->number, s, out, len);
+    return fd_read(s->number, s, out, len, LIMIT_UPDATE_IDLE_MS);
 }
 
 void update_source_fd(int fd, update_source *source) {

@@ -2,7 +2,9 @@
 // update_fetch.h: an update from an http:// URL, as a source for the writer. HTTP/1.1 (RFC 9110, 9112), GET,
 // redirects followed up to LIMIT_UPDATE_REDIRECTS. The update proves itself by its signature, so nobody on
 // the way can change it; who may see it is another matter: https follows with TLS.
-// Blocking, each wait bounded by LIMIT_UPDATE_IDLE_MS; for a helper process.
+// There is no limit of the whole time, since links are as slow as they are. A connection that breaks off, or
+// brings nothing for LIMIT_UPDATE_STALL_MS, is followed by another that goes on where it was;
+// LIMIT_UPDATE_IDLE_MS without a byte are the end. Blocking; for a helper process.
 #ifndef SLUICE_INIT_UPDATE_FETCH_H
 #define SLUICE_INIT_UPDATE_FETCH_H
 

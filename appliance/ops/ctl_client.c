@@ -90,11 +90,11 @@ bool ctl_target_tcp(ctl_target *out, const char *address) {
     return true;
 }
 
-static int connect_to(const ctl_target *t) {
+static int connect_to(const ctl_target *t, bool silent) {
     bool local = t->addr.ss_family == AF_UNIX;
     int fd = socket(t->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        fprintf(stderr, "sluice ctl: socket: %s\n", strerror(errno));
+        if (!silent) fprintf(stderr, "sluice ctl: socket: %s\n", strerror(errno));
         return -1;
     }
     struct timeval limit = {.tv_sec = 5};
@@ -102,6 +102,7 @@ static int connect_to(const ctl_target *t) {
     if (connect(fd, (const struct sockaddr *)&t->addr, t->addr_len) == 0) return fd;
     int err = errno;
     close(fd);
+    if (silent) return -1;
     fprintf(stderr, "sluice ctl: no gateway at %s: %s\n", t->text, strerror(err));
     if (err == EACCES) {
         fprintf(stderr, "  Its socket is for the gateway's own user and group; run this as one of them.\n");
@@ -205,7 +206,7 @@ static struct timeval reply_timeout(const ctl_call *call) {
 }
 
 int ctl_call_run(const ctl_target *target, const ctl_call *call) {
-    int fd = connect_to(target);
+    int fd = connect_to(target, call->silent);
     if (fd < 0) return CTL_NO_GATEWAY;
     struct timeval limit = reply_timeout(call);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -224,10 +225,10 @@ int ctl_call_run(const ctl_target *target, const ctl_call *call) {
     close(fd);
     int status = CTL_OK;
     if (problem != NULL) {
-        fprintf(stderr, "sluice ctl: %s: %s\n", target->text, problem);
+        if (!call->silent) fprintf(stderr, "sluice ctl: %s: %s\n", target->text, problem);
         status = CTL_BROKEN;
     } else if (r.status != 200) {
-        if (!call->quiet) print_error(target, &r);
+        if (!call->quiet && !call->silent) print_error(target, &r);
         status = CTL_REFUSED;
     }
     text_free(&r.error);

@@ -28,6 +28,7 @@ typedef struct ctl_call {
     const void *body;
     size_t body_len;
     bool quiet;         // an answer that is not 200 is for the caller to judge: nothing is printed
+    bool silent;        // quiet, and a connection that fails is not told either: the caller tries again
     bool endless;       // no limit of time between bytes
     // Bytes of a 200 answer's body as they come. False ends the call.
     bool (*body_part)(void *context, const char *bytes, size_t len);

@@ -3,6 +3,7 @@
 // at, so that a wrong file is told before it is sent.
 #include "ops/ctl_update.h"
 
+#include <bearssl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,12 +23,18 @@
 #define PATH "/api/appliance/update"
 #define ANSWER_BYTES 65536u
 #define POLL_MS 250
+#define PART_BYTES_FIRST 2048u
+#define PART_BYTES_MIN 1024u
+#define PART_QUICK_MS 1000u
+#define PART_SLOW_MS 4000u
+#define FOLLOW_MS 120000u // the appliance may be away so long when nothing is left to be sent
 
 typedef struct session {
     const ctl_target *target;
     text answer;
     yyjson_doc *doc;
     yyjson_val *result; // of the last answer
+    bool silent;        // failures are not told
 } session;
 
 static bool collect(void *context, const char *bytes, size_t len) {
@@ -41,7 +48,7 @@ static int ask(session *s, const char *body, size_t len) {
     s->doc = NULL;
     text_reset(&s->answer);
     ctl_call c = {.method = body == NULL ? "GET" : "POST", .path = PATH, .body = body, .body_len = len,
-                  .body_part = collect, .context = &s->answer};
+                  .body_part = collect, .context = &s->answer, .silent = s->silent};
     int status = ctl_call_run(s->target, &c);
     if (status != CTL_OK) return status;
     s->doc = yyjson_read(s->answer.data, s->answer.len, 0);
@@ -86,35 +93,49 @@ static void print_result(const session *s, const ctl_update *u) {
     else if (strcmp(u->what, "abort") == 0) printf("the update has been aborted\n");
 }
 
-// Waits until the writer is done; tells what came of it.
+// A pause that grows with the failures in a row.
+static void rest(u32 failures) {
+    u64 ms = MIN((u64)POLL_MS << MIN(failures, 10u), (u64)LIMIT_UPDATE_RETRY_MS);
+    const struct timespec pause = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+// Waits until the writer is done; tells what came of it. Each poll has a connection of its own; one that fails is tried
+// again, and while the link was away the appliance may have restarted into its trial.
 static int follow(session *s, const ctl_update *u) {
-    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000l};
+    u64 heard_ns = clock_mono_ns();
+    u32 failures = 0;
     for (;;) {
+        s->silent = clock_mono_ns() - heard_ns < FOLLOW_MS * NS_PER_MS;
         int status = ask(s, NULL, 0);
-        if (status != CTL_OK) return status;
-        if (strcmp(field(s, "state"), "writing") != 0) break;
-        nanosleep(&pause, NULL);
+        if (status != CTL_OK && (!s->silent || status == CTL_REFUSED)) return status;
+        if (status == CTL_OK) heard_ns = clock_mono_ns();
+        if (status == CTL_OK && strcmp(field(s, "state"), "writing") != 0) break;
+        rest(status == CTL_OK ? 0 : ++failures);
     }
-    if (strcmp(field(s, "state"), "written") != 0) {
-        fprintf(stderr, "sluice ctl: the update was not taken: %s\n", field(s, "error"));
+    const char *state = field(s, "state");
+    bool restarted = failures > 0 && (strcmp(state, "trial") == 0 || strcmp(state, "blessing") == 0);
+    if (strcmp(state, "written") != 0 && !restarted) {
+        const char *why = field(s, "error")[0] != '\0' ? field(s, "error") : field(s, "last");
+        fprintf(stderr, "sluice ctl: the update was not taken: %s\n", why);
         return CTL_REFUSED;
     }
-    if (u->json) {
-        print_result(s, u);
-        return CTL_OK;
+    if (u->json) print_result(s, u);
+    else if (restarted) printf("version %s runs, on trial\n", field(s, "version"));
+    else {
+        printf("version %s is in slot %s and verified; %s\n", field(s, "target_version"), field(s, "target"),
+               u->no_restart ? "it will be tried at the next restart" : "the appliance restarts into its trial");
     }
-    printf("version %s is in slot %s and verified; %s\n", field(s, "target_version"), field(s, "target"),
-           u->no_restart ? "it will be tried at the next restart" : "the appliance restarts into its trial");
     return CTL_OK;
 }
 
-static int begin(session *s, const ctl_update *u, const char *op, const char *url) {
+static int begin(session *s, const ctl_update *u, const char *op, const char *key, const char *value) {
     yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
     yyjson_mut_val *root = yyjson_mut_obj(doc);
     size_t len = 0;
     yyjson_mut_doc_set_root(doc, root);
     yyjson_mut_obj_add_str(doc, root, "op", op);
-    if (url != NULL) yyjson_mut_obj_add_str(doc, root, "url", url);
+    yyjson_mut_obj_add_str(doc, root, key, value);
     yyjson_mut_obj_add_bool(doc, root, "allow_downgrade", u->allow_downgrade);
     yyjson_mut_obj_add_bool(doc, root, "restart", !u->no_restart);
     char *body = yyjson_mut_write(doc, 0, &len);
@@ -125,54 +146,140 @@ static int begin(session *s, const ctl_update *u, const char *op, const char *ur
     return status;
 }
 
-// One part, from the file. 0 bytes = the end. Returns the bytes sent, or -1 with *status set.
-static ssize_t send_part(session *s, int fd, u64 id, u64 offset, u8 *data, char *body, size_t part, int *status) {
-    ssize_t n = read(fd, data, part);
-    if (n < 0) {
-        fprintf(stderr, "sluice ctl: the file could not be read: %s\n", strerror(errno));
-        *status = CTL_USAGE;
-        return -1;
-    }
-    if (n == 0) return 0;
-    int head = snprintf(body, 128, "{\"op\":\"data\",\"id\":%llu,\"offset\":%llu,\"data\":\"", (unsigned long long)id,
-                        (unsigned long long)offset);
-    base64_encode(data, (size_t)n, body + head);
-    size_t len = (size_t)head + BASE64_CHARS((size_t)n);
-    memcpy(body + len, "\"}", 2);
-    *status = ask(s, body, len + 2);
-    return *status == CTL_OK ? n : -1;
+// --- a file, in parts ---
+
+// A part is a request of its own. It is small at first, grows while the link takes it quickly, and shrinks where
+// it does not, so that on a slow link (9.6 kbit/s) a cut costs seconds and not minutes.
+typedef struct sender {
+    session *s;
+    int fd;
+    u64 id, offset, bytes;
+    u64 moved_ns;         // when the appliance last had more than before
+    u32 failures;         // since then
+    size_t part, part_max;
+    u8 *data;
+    char *body;
+} sender;
+
+static void show(const sender *o) {
+    if (!isatty(STDERR_FILENO)) return;
+    fprintf(stderr, "\r%llu of %llu KiB", (unsigned long long)(o->offset >> 10), (unsigned long long)(o->bytes >> 10));
 }
 
-static int send_parts(session *s, int fd, u64 bytes) {
-    u64 id = yyjson_get_uint(yyjson_obj_get(s->result, "id")), offset = 0;
-    size_t part = (size_t)yyjson_get_uint(yyjson_obj_get(s->result, "part_bytes"));
-    int status = CTL_OK;
-    part = part == 0 ? LIMIT_UPDATE_PART_BYTES : MIN(part, (size_t)LIMIT_UPDATE_PART_BYTES);
-    u8 *data = malloc(part);
-    char *body = malloc(BASE64_CHARS(part) + 256);
-    if (data == NULL || body == NULL) base_out_of_memory("part of the update", part);
+// The part at offset, n bytes of the file; 0: the end.
+static int send_part(sender *o, size_t n) {
+    int head = snprintf(o->body, 128, n > 0 ? "{\"op\":\"data\",\"id\":%llu,\"offset\":%llu,\"data\":\""
+                                            : "{\"op\":\"finish\",\"id\":%llu}",
+                        (unsigned long long)o->id, (unsigned long long)o->offset);
+    size_t len = (size_t)head;
+    if (n > 0) {
+        base64_encode(o->data, n, o->body + len);
+        len += BASE64_CHARS(n);
+        memcpy(o->body + len, "\"}", 2);
+        len += 2;
+    }
+    return ask(o->s, o->body, len);
+}
+
+static void part_taken(sender *o, size_t n, u64 took_ns) {
+    o->offset += n;
+    o->moved_ns = clock_mono_ns();
+    o->failures = 0;
+    if (took_ns < PART_QUICK_MS * NS_PER_MS) o->part = MIN(2 * o->part, o->part_max);
+    else if (took_ns > PART_SLOW_MS * NS_PER_MS) o->part = MAX(o->part / 2, MIN((size_t)PART_BYTES_MIN, o->part_max));
+    show(o);
+}
+
+// Where the appliance is with our update, as it just said. False: it does not take it any more, or never said so.
+static bool still_wanted(sender *o, bool *pending) {
+    yyjson_val *received = yyjson_obj_get(o->s->result, "received");
+    *pending = yyjson_get_bool(yyjson_obj_get(o->s->result, "part_pending"));
+    if (strcmp(field(o->s, "state"), "writing") != 0 || received == NULL) return false;
+    if (yyjson_get_uint(yyjson_obj_get(o->s->result, "id")) != o->id) return false;
+    if (yyjson_get_uint(received) > o->offset) o->moved_ns = clock_mono_ns();
+    o->offset = yyjson_get_uint(received);
+    return true;
+}
+
+// After a part that was not acknowledged (refused, or lost with its connection): asks how far the appliance is
+// until it answers, so that the next part begins there. CTL_OK: go on, or *ended when nothing more is wanted; else it
+// has been told.
+static int find_place(sender *o, bool lost, bool *ended) {
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%40s\r", "");
+    if (lost && o->failures == 0) {
+        fprintf(stderr, "sluice ctl: the connection was lost at %llu KiB; going on from there\n",
+                (unsigned long long)(o->offset >> 10));
+    }
     for (;;) {
-        ssize_t n = send_part(s, fd, id, offset, data, body, part, &status);
-        if (n <= 0) break;
-        offset += (u64)n;
-        if (isatty(STDERR_FILENO)) {
-            fprintf(stderr, "\r%llu of %llu KiB", (unsigned long long)(offset >> 10),
-                    (unsigned long long)(bytes >> 10));
+        bool pending = false;
+        if (o->failures++ > 0) rest(o->failures);
+        o->s->silent = clock_mono_ns() - o->moved_ns < LIMIT_UPDATE_IDLE_MS * NS_PER_MS;
+        int status = ask(o->s, NULL, 0);
+        if (status == CTL_OK) *ended = !still_wanted(o, &pending);
+        if (status == CTL_OK && !pending && o->s->silent) break;
+        if (status == CTL_REFUSED) { // again, and this time it says why
+            o->s->silent = false;
+            return ask(o->s, NULL, 0) == CTL_OK ? CTL_BROKEN : status;
+        }
+        if (!o->s->silent) {
+            fprintf(stderr, "sluice ctl: no part of the update was taken for %u s\n", LIMIT_UPDATE_IDLE_MS / 1000);
+            return status == CTL_OK ? CTL_BROKEN : status;
         }
     }
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%40s\r", "");
-    if (status == CTL_OK) {
-        int len = snprintf(body, 128, "{\"op\":\"finish\",\"id\":%llu}", (unsigned long long)id);
-        status = ask(s, body, (size_t)len);
+    o->part = MIN((size_t)PART_BYTES_FIRST, o->part_max);
+    return CTL_OK;
+}
+
+static int send_parts(sender *o) {
+    bool ended = false;
+    while (!ended) {
+        u64 begin_ns = clock_mono_ns();
+        ssize_t n = pread(o->fd, o->data, o->part, (off_t)o->offset);
+        if (n < 0) {
+            fprintf(stderr, "sluice ctl: the file could not be read: %s\n", strerror(errno));
+            return CTL_USAGE;
+        }
+        o->s->silent = true;
+        int status = send_part(o, (size_t)n);
+        if (status == CTL_OK && n == 0) break;
+        if (status == CTL_OK) part_taken(o, (size_t)n, clock_mono_ns() - begin_ns);
+        else status = find_place(o, status != CTL_REFUSED, &ended);
+        if (status != CTL_OK) return status;
     }
-    free(data);
-    free(body);
+    return CTL_OK;
+}
+
+static int send_all_parts(session *s, int fd, u64 bytes) {
+    size_t part = (size_t)yyjson_get_uint(yyjson_obj_get(s->result, "part_bytes"));
+    sender o = {.s = s, .fd = fd, .bytes = bytes, .id = yyjson_get_uint(yyjson_obj_get(s->result, "id")),
+                .offset = yyjson_get_uint(yyjson_obj_get(s->result, "received")), .moved_ns = clock_mono_ns()};
+    o.part_max = part == 0 ? LIMIT_UPDATE_PART_BYTES : MIN(part, (size_t)LIMIT_UPDATE_PART_BYTES);
+    o.part = MIN((size_t)PART_BYTES_FIRST, o.part_max);
+    o.data = malloc(o.part_max);
+    o.body = malloc(BASE64_CHARS(o.part_max) + 256);
+    if (o.data == NULL || o.body == NULL) base_out_of_memory("part of the update", o.part_max);
+    if (o.offset > 0) fprintf(stderr, "sluice ctl: going on at %llu KiB\n", (unsigned long long)(o.offset >> 10));
+    int status = send_parts(&o);
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%40s\r", "");
+    free(o.data);
+    free(o.body);
     return status;
+}
+
+// A name by which the appliance knows the file again: the SHA-256 of its header.
+static void file_name(const u8 *header, char out[2 * UPDATE_HASH_BYTES + 1]) {
+    u8 sum[UPDATE_HASH_BYTES];
+    br_sha256_context hash;
+    br_sha256_init(&hash);
+    br_sha256_update(&hash, header, UPDATE_HEADER_BYTES);
+    br_sha256_out(&hash, sum);
+    for (u32 i = 0; i < UPDATE_HASH_BYTES; i++) snprintf(out + 2 * i, 3, "%02x", sum[i]);
 }
 
 static int send_file(session *s, const ctl_update *u) {
     struct stat st;
-    char magic[8] = "";
+    u8 header[UPDATE_HEADER_BYTES] = "";
+    char name[2 * UPDATE_HASH_BYTES + 1];
     int fd = open(u->what, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0) {
         fprintf(stderr, "sluice ctl: %s: %s\n", u->what, strerror(errno));
@@ -180,11 +287,12 @@ static int send_file(session *s, const ctl_update *u) {
         return CTL_USAGE;
     }
     int status = CTL_USAGE;
-    if (pread(fd, magic, sizeof(magic), 0) != (ssize_t)sizeof(magic) || memcmp(magic, "SLUICEUP", 8) != 0) {
+    if (pread(fd, header, sizeof(header), 0) < 8 || memcmp(header, "SLUICEUP", 8) != 0) {
         fprintf(stderr, "sluice ctl: %s: %s\n", u->what, update_verdict_text(UPDATE_NOT_ONE));
     } else {
-        status = begin(s, u, "begin", NULL);
-        if (status == CTL_OK) status = send_parts(s, fd, (u64)st.st_size);
+        file_name(header, name);
+        status = begin(s, u, "begin", "file", name);
+        if (status == CTL_OK) status = send_all_parts(s, fd, (u64)st.st_size);
         if (status == CTL_OK) status = follow(s, u);
     }
     close(fd);
@@ -199,7 +307,7 @@ static int run(session *s, const ctl_update *u) {
         return status;
     }
     if (strstr(u->what, "://") == NULL) return send_file(s, u);
-    int status = begin(s, u, "fetch", u->what);
+    int status = begin(s, u, "fetch", "url", u->what);
     return status == CTL_OK ? follow(s, u) : status;
 }
 

@@ -102,13 +102,19 @@ static void keep(http_exchange *x, const u8 *data, u32 len) {
     x->pending_len += len;
 }
 
+// A slow link is no attack: what has come of a body gives time for more of it, at LIMIT_HTTP_BODY_RATE at least.
+static u64 request_deadline(const http_exchange *x) {
+    return x->begun_ns + (LIMIT_HTTP_REQUEST_MS + (u64)http_req(x)->body_len * 1000 / LIMIT_HTTP_BODY_RATE) * NS_PER_MS;
+}
+
 static void feed(http_exchange *x, const u8 *data, u32 len) {
     while (len > 0 && x->phase == HTTP_READING && x->fatal == 0) {
         bool started = x->parser.started;
         u32 used;
         switch (http_parser_feed(&x->parser, data, len, &used)) {
         case HTTP_NEED_MORE:
-            if (!started && x->parser.started) x->deadline_ns = deadline_in_ms(x, LIMIT_HTTP_REQUEST_MS);
+            if (!started) x->begun_ns = x->worker->now_ns;
+            if (x->parser.started) x->deadline_ns = request_deadline(x);
             send_continue(x);
             break;
         case HTTP_REFUSED:

@@ -58,6 +58,7 @@ struct http_exchange {
     u8 fatal;               // close_reason to end with
     bool head_only, chunked, keep_alive, continued, follows, overrun, close_asked;
     u64 deadline_ns;        // of the phase; 0 = none
+    u64 begun_ns;           // the request's first byte
 };
 
 static inline const http_request *http_req(const http_exchange *x) {

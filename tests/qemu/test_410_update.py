@@ -4,10 +4,13 @@ What the writer does at each single write is in tests/unit/test_init_update.c; h
 import http.server
 import os
 import random
+import subprocess
 import threading
+import time
 
 import pytest
 
+from blackbox.link import Link
 from blackbox.wait import until
 from harness import image, misbehave
 from harness.vm import BOOT_GUARD_S, Vm
@@ -101,8 +104,13 @@ def test_refused_then_taken(images, updates, owner, tmp_path):
             assert status != 0 and message in text, (path, text)
             assert state(vm)["state"] == "idle"
         assert image.ctl(vm, "update", "confirm")[0] != 0
-        status, text = image.ctl(vm, "update", good)
-        assert status == 0 and "version 9.9.9 is in slot b" in text, text
+        # Over a link that breaks.
+        link = Link(vm.address(9600))
+        link.cuts = [20000, 300000, 5000000]
+        status, text = image.ctl(vm, "update", good, address=link.address)
+        link.close()
+        assert status == 0 and "going on from there" in text and "version 9.9.9 is in slot b" in text, text
+        assert not link.cuts
         # The trial, and its confirmation by the check of its own.
         now = wait_state(vm, "idle", "b")
         assert now["last"] == "slot b has proved itself", now
@@ -117,11 +125,13 @@ def test_refused_then_taken(images, updates, owner, tmp_path):
 
 @pytest.mark.nightly
 def test_from_url_and_failed_check(images, updates, owner, tmp_path):
-    """An update from a URL, with a redirect; its system can not reach what the configuration names, and goes back."""
+    """An update from a URL, with a redirect, over connections that break; its system can not reach what the configuration names,
+    and goes back."""
     disk = image.copy(images["x86_64"], str(tmp_path / "disk"))
     image.write_file(disk, "/sluice.conf", config(owner, within="15s", reach="10.0.2.2:1"))
     with open(updates["x86_64"], "rb") as file:
         content = file.read()
+    asked = []
 
     class Server(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -130,10 +140,15 @@ def test_from_url_and_failed_check(images, updates, owner, tmp_path):
                 self.send_header("Location", f"http://10.0.2.2:{self.server.server_port}/update?x=1")
                 self.end_headers()
                 return
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
+            begin = int(self.headers.get("Range", "bytes=0-")[6:-1])
+            asked.append(begin)
+            self.send_response(206 if begin else 200)
+            self.send_header("ETag", '"one"')
+            self.send_header("Content-Length", str(len(content) - begin))
+            self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(content[begin:begin + 3000000])
+            self.close_connection = True
 
         def log_message(self, *_):
             pass
@@ -144,6 +159,7 @@ def test_from_url_and_failed_check(images, updates, owner, tmp_path):
             vm.wait_ready()
             status, text = image.ctl(vm, "update", f"http://10.0.2.2:{server.server_port}/moved")
             assert status == 0 and "is in slot b" in text, text
+            assert len(asked) > 2 and asked[0] == 0 and max(asked) > 3000000, asked
             vm.wait_console(r"first start of slot b, on trial")
             vm.wait_console(r"the check of the new system fails: 10.0.2.2:1")
             vm.wait_console(r"slot b did not prove itself")
@@ -224,25 +240,39 @@ def test_bad_system(images, owner, tmp_path, arch, machine, kind, how):
     assert (env["slot"], env["try"], env["tried"]) == ("a", "b", "1"), env
 
 
+# What the console says when an update has come so far; the power goes within half a second of it.
+STAGES = (r"update: idle -> writing", r"update: writing -> written", r"first start of slot [ab], on trial",
+          r"update: trial -> blessing", r"update: blessing -> idle")
+
+
 @pytest.mark.nightly
 def test_power_cuts(images, updates, tmp_path):
-    """The power goes at random instants of an update, also during its trial: what starts afterwards is one of the two."""
+    """The power goes at each stage of an update, also during its trial: what starts afterwards is one of the two systems, and
+    it takes an update."""
     disk = image.copy(images["x86_64"], str(tmp_path / "disk"))
     chance = random.Random(410)
-    for cut in range(4):
-        with Vm("x86_64", "q35", boot=None, disks=[{"file": disk, "cache": "writeback"}], memory=128) as vm:
-            vm.wait_ready()
-            slot = until(lambda: state(vm).get("slot"), "a state", BOOT_GUARD_S)
-            assert slot in "ab"
-            sender = threading.Thread(target=image.ctl, args=(vm, "update", updates["x86_64"]))
-            sender.start()
-            sender.join(chance.uniform(0.05, 2.5 if cut < 3 else 6))
-            vm.cut_power()
-            sender.join()
-    with Vm("x86_64", "q35", boot=None, disks=[disk], memory=128) as vm:
+
+    def settled(vm):
         vm.wait_ready()
-        until(lambda: state(vm).get("state") == "idle", "the state settles", BOOT_GUARD_S, poll_s=0.3)
-        other = "b" if state(vm)["slot"] == "a" else "a"
+        slot = until(lambda: (now := state(vm)).get("state") == "idle" and now["slot"], "the state settles", BOOT_GUARD_S, poll_s=0.3)
+        assert slot in ("a", "b")
+        return slot
+
+    for stage in STAGES:
+        with Vm("x86_64", "q35", boot=None, disks=[{"file": disk, "cache": "writeback"}], memory=128) as vm:
+            settled(vm)
+            vm.set_mark()
+            sender = subprocess.Popen(image.ctl_command(vm, "update", updates["x86_64"]), stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL)
+            try:
+                vm.wait_console(stage)
+                time.sleep(chance.uniform(0, 0.5))
+                vm.cut_power()
+            finally:
+                sender.kill()  # it would try to go on
+                sender.wait()
+    with Vm("x86_64", "q35", boot=None, disks=[disk], memory=128) as vm:
+        other = "b" if settled(vm) == "a" else "a"
         status, text = image.ctl(vm, "update", updates["x86_64"])
         assert status == 0, text
         wait_state(vm, "idle", other)

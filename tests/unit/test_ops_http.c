@@ -212,6 +212,26 @@ static void test_slow_request(void **state) {
     fake_free(f);
 }
 
+// A body may take as long as it needs while it comes at LIMIT_HTTP_BODY_RATE; headers may not, nor one that stops.
+static void test_slow_body(void **state) {
+    (void)state;
+    char piece[LIMIT_HTTP_BODY_RATE + 1];
+    memset(piece, 'x', LIMIT_HTTP_BODY_RATE);
+    piece[LIMIT_HTTP_BODY_RATE] = '\0';
+    for (u32 seconds = 15; seconds <= 60; seconds += 45) {
+        fake_conn *f = fake_open(AF_UNIX);
+        assert_true(fake_say(f, "POST /api/log HTTP/1.1\r\nHost: a\r\nContent-Length: 18000\r\n\r\n")); // 60 pieces
+        for (u32 i = 0; i < seconds; i++) {
+            fake_pass_ms(1000);
+            assert_string_equal(f->out, "");
+            assert_true(fake_say(f, piece));
+        }
+        if (seconds < 60) fake_pass_ms(LIMIT_HTTP_REQUEST_MS + 500);
+        assert_true(seconds < 60 ? fake_status(f) == 408 : fake_status(f) != 408 && f->out_len > 0);
+        fake_free(f);
+    }
+}
+
 static void test_idle(void **state) {
     (void)state;
     fake_conn *f = fake_open(AF_UNIX);
@@ -315,7 +335,8 @@ int main(void) {
         T(test_guard),                   T(test_pipelined),
         T(test_pipelined_behind_a_wait), T(test_too_much_behind_a_wait),
         T(test_continue),                T(test_refused_lingers),
-        T(test_slow_request),            T(test_idle),
+        T(test_slow_request),            T(test_slow_body),
+        T(test_idle),
         T(test_pages_follow_the_reader), T(test_pages_without_writable),
         T(test_send_refused_ends_it),    T(test_http_1_0_gets_no_chunks),
         T(test_followers_are_bounded),

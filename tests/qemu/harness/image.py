@@ -109,12 +109,16 @@ class Owner:
         return path
 
 
-def ctl(vm, *args):
-    """`sluice ctl` of this machine against the appliance: exit status and what it printed."""
-    binary = os.path.join(os.environ["OUT"], os.uname().machine, "sluice")
-    host, port = vm.address(9600)
-    done = subprocess.run([binary, "ctl", "--addr", f"{host}:{port}", *args], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False, timeout=BOOT_GUARD_S)
+def ctl_command(vm, *args, address=None):
+    """`sluice ctl` of this machine against the appliance, or what forwards to it."""
+    host, port = address or vm.address(9600)
+    return [os.path.join(os.environ["OUT"], os.uname().machine, "sluice"), "ctl", "--addr", f"{host}:{port}", *args]
+
+
+def ctl(vm, *args, address=None):
+    """Runs it: exit status and what it printed."""
+    done = subprocess.run(ctl_command(vm, *args, address=address), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                          timeout=BOOT_GUARD_S)
     return done.returncode, done.stdout.decode(errors="replace")
 
 
