@@ -194,6 +194,15 @@ def test_a_hung_gateway_is_ended_and_switching_off_has_a_deadline(tmp_path):
         assert "still there: killing it" in said or "ending it" in said, said
 
 
+def test_the_kernels_own_request_for_an_end(tmp_path):
+    """Hyper-V, Xen and an overheated board end the machine by the program that the kernel calls for it."""
+    initrd = overlay(str(tmp_path / "initrd"), {"beside": helper("beside", ARCH), "sbin/poweroff": ("link", "/sluice")})
+    with Vm(ARCH, MACHINE, memory=192, initrd=initrd, append="rdinit=/beside beside=accept:9600+exec:/sbin/poweroff",
+            reboot=False) as vm:
+        assert vm.wait_exit(BOOT_GUARD_S) == 0
+        assert "power off: power off asked for" in vm.console() and "stopped in order" in vm.console(), vm.console()[-2000:]
+
+
 def test_ctrl_alt_del():
     with open(out(ARCH, "kernel.config")) as f:
         if "CONFIG_KEYBOARD_ATKBD=y" not in f.read():
