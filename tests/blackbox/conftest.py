@@ -5,6 +5,7 @@ Environment: SLUICE (the binary under test), SLUICE_ASAN, SLUICE_TSAN, ARCH_SLUI
 BLACKBOX_ENGINES narrows the engines, BLACKBOX_GUARD_S moves the hang guard, BLACKBOX_SHARD=I/N runs one
 part of the tests, BLACKBOX_RESULT names the file the result is written to.
 """
+import collections
 import os
 import signal
 import sys
@@ -29,19 +30,32 @@ def pytest_configure(config):
         config.pluginmanager.register(reporter.Reporter(os.environ["BLACKBOX_RESULT"]))
 
 
-# About how long a file takes in seconds, to give the parts equal work; others take a few.
-WEIGHTS_S = {"test_020": 24, "test_060": 60, "test_080": 60, "test_023": 30, "test_011": 25, "test_024": 23,
-             "test_021": 22, "test_033": 22, "test_022": 18, "test_030": 16, "test_091": 25, "test_035": 27,
-             "test_320": 40, "test_321": 30, "test_322": 20,
-             "test_203": 25, "test_205": 30, "test_210": 70, "test_220": 70, "test_221": 25, "test_223": 60, "test_224": 30}
+# About how long a file takes in seconds on all engines together, to give the parts equal work; others count as 5.
+WEIGHTS_S = {"test_200": 300, "test_201": 190, "test_205": 180, "test_210": 90, "test_310": 160, "test_302": 80, "test_060": 70,
+             "test_080": 65, "test_220": 50, "test_204": 50, "test_100": 50, "test_031": 45, "test_224": 45, "test_012": 45,
+             "test_092": 40, "test_023": 40, "test_014": 35, "test_033": 35, "test_303": 35, "test_021": 30, "test_207": 30,
+             "test_320": 30, "test_321": 30, "test_306": 30, "test_070": 30, "test_011": 30, "test_091": 25, "test_222": 25,
+             "test_024": 25, "test_020": 25, "test_030": 20, "test_032": 20, "test_035": 20, "test_305": 20, "test_322": 20,
+             "test_221": 20, "test_223": 20, "test_202": 20, "test_013": 15, "test_022": 15, "test_040": 15, "test_203": 15,
+             "test_300": 15, "test_050": 10, "test_042": 10, "test_041": 10}
 
 
-def shard_of_files(names, count):
-    """The longest file first, each to the part that has least: the same in every process."""
+def unit_of(item):
+    """What one process has to run: a file's tests on one engine share a gateway, and those on none stay together. The engine
+    is a parameter, or part of one: ("asan", "uring")."""
+    params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    parts = [part for p in params for part in (p if isinstance(p, tuple) else (p,))]
+    return item.fspath.basename, next((e for e in engines.ALL if e in parts), "")
+
+
+def shard_of_units(units, count):
+    """units: one for each test. The longest first, each to the part that has least: the same in every process."""
+    tests, files = collections.Counter(units), collections.Counter(file for file, _ in units)
+    weight = {u: WEIGHTS_S.get(u[0][:8], 5) * tests[u] / files[u[0]] for u in tests}
     load, part = [0] * count, {}
-    for name in sorted(names, key=lambda n: (-WEIGHTS_S.get(n[:8], 5), n)):
-        part[name] = load.index(min(load))
-        load[part[name]] += WEIGHTS_S.get(name[:8], 5)
+    for unit in sorted(tests, key=lambda u: (-weight[u], u)):
+        part[unit] = load.index(min(load))
+        load[part[unit]] += weight[unit]
     return part
 
 
@@ -50,9 +64,9 @@ def pytest_collection_modifyitems(items):
     if not shard:
         return
     index, count = (int(x) for x in shard.split("/"))
-    # Files stay whole: their gateways are shared by the tests in them.
-    part = shard_of_files({i.fspath.basename for i in items}, count)
-    items[:] = [i for i in items if part[i.fspath.basename] == index]
+    units = [unit_of(i) for i in items]
+    part = shard_of_units(units, count)
+    items[:] = [i for i, unit in zip(items, units) if part[unit] == index]
 
 
 @pytest.hookimpl(hookwrapper=True)

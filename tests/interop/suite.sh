@@ -5,4 +5,4 @@
 # usage: suite.sh [pytest arguments: files, -k ..., --broker HOST:PORT]
 # Needs SLUICE, or --broker to test another broker, and NPM_MODULES for MQTT.js.
 here=$(cd "$(dirname "$0")" && pwd)
-SUITE_DIR=$here exec "$here/../blackbox/suite.sh" "$@"
+SUITE_DIR=$here BLACKBOX_SHARDS=${BLACKBOX_SHARDS:-2} exec "$here/../blackbox/suite.sh" "$@"
