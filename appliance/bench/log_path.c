@@ -206,7 +206,7 @@ static int way_open(bench_log *b) {
     b->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (b->bell < 0) return fail(b, "eventfd", -errno);
     b->op = (lane_op){.run = lane_run, .done = lane_done};
-    int result = lane_create("bench-log", disk_real(), 1, true, NULL, lane_wake, b, &b->lane);
+    int result = lane_create("bench-log", disk_real(), 1, LANE_THREAD | LANE_URGENT, NULL, lane_wake, b, &b->lane);
     return result < 0 ? fail(b, "thread", result) : 0;
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -72,6 +73,8 @@ static int capability_keep(u32 number) {
 }
 
 int gateway_user_become(void) {
+    // The least real-time priority, which the log's writer asks for; where it is refused the log runs without.
+    (void)setrlimit(RLIMIT_RTPRIO, &(struct rlimit){1, 1});
     if (setgroups(0, NULL) < 0 || setresgid(GATEWAY_UID, GATEWAY_UID, GATEWAY_UID) < 0) return -errno;
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0) return -errno;
     if (setresuid(GATEWAY_UID, GATEWAY_UID, GATEWAY_UID) < 0) return -errno;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// privileges.c: who the process is. As root it becomes the configured user at once and keeps the one capability that
-// a listener on a port below 1024 needs, until the listeners are open; so every file that it makes belongs to that
-// user from the beginning.
+// privileges.c: who the process is. As root it becomes the configured user at once and keeps two capabilities until the
+// listeners are open, for a port below 1024 and for the priority of the log's writer; so every file that it makes
+// belongs to that user from the beginning.
 #include <errno.h>
 #include <grp.h>
 #include <linux/capability.h>
@@ -91,7 +91,7 @@ static int identity_take(const identity *who, const char **step) {
     if (setresuid(who->uid, who->uid, who->uid) < 0) return -errno;
     (void)prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0);
     *step = "capset";
-    return capabilities_set(1ull << CAP_NET_BIND_SERVICE);
+    return capabilities_set(1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_NICE);
 }
 
 int privileges_become(const char *user, const char *data_dir, char *text, size_t text_bytes, char *why,

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +21,13 @@
 #define SLICE_NS 100000u // the least that a kernel takes
 
 // sched_setattr(2), its first version; not every C library declares it.
-typedef struct slice_attributes {
+typedef struct schedule_attributes {
     u32 size, policy;
     u64 flags;
     i32 nice;
     u32 priority;
     u64 runtime, deadline, period;
-} slice_attributes;
+} schedule_attributes;
 
 struct lane {
     disk *disk;
@@ -69,18 +70,45 @@ static void *lane_thread(void *argument) {
     return NULL;
 }
 
-// A lane works for microseconds and sleeps; the thread that waits for it is busy on the same core. A short time slice
-// (since Linux 6.12; older kernels ignore it) is an early deadline: the lane runs when the disk has answered, not when
-// the owner's slice of milliseconds has ended. Set on the thread that starts the lane, which inherits it, because the
-// process's list of system calls may be closed by the time the lane runs. Where it is refused all is as before.
-static void slice_set(u64 ns) {
-    slice_attributes a = {.size = sizeof(a)};
-    if (syscall(SYS_sched_getattr, 0, &a, sizeof(a), 0) != 0 || a.policy != 0) return;
-    a.runtime = ns;
-    (void)syscall(SYS_sched_setattr, 0, &a, 0);
+static int attributes_set(schedule_attributes a) {
+    a.size = sizeof(a);
+    return syscall(SYS_sched_setattr, 0, &a, 0) == 0 ? 0 : -errno;
 }
 
-int lane_create(const char *name, disk *d, u32 ops_max, bool thread, void (*begin)(void),
+// A lane works for microseconds and sleeps; the thread that waits for it is busy on the same core, and the kernel
+// lets that one finish its slice of milliseconds before the lane, whose disk has answered, may go on. An urgent lane
+// asks for the least real-time priority, which needs CAP_SYS_NICE or RLIMIT_RTPRIO. The others, and that one where it
+// is refused, ask for a short slice, which is an early deadline (since Linux 6.12; older kernels ignore it). Set on the
+// thread that starts the lane, which inherits it, because the process's list of system calls may be closed by the time
+// the lane runs. Returns whether the starting thread must be set back.
+static bool schedule_begin(bool urgent, schedule_attributes *before) {
+    *before = (schedule_attributes){0};
+    if (syscall(SYS_sched_getattr, 0, before, sizeof(*before), 0) != 0 || before->policy != SCHED_OTHER) return false;
+    if (urgent && attributes_set((schedule_attributes){.policy = SCHED_FIFO, .priority = 1}) == 0) return true;
+    schedule_attributes brief = *before;
+    brief.runtime = SLICE_NS;
+    return attributes_set(brief) == 0;
+}
+
+static void schedule_end(const schedule_attributes *before) {
+    schedule_attributes a = *before;
+    a.runtime = 0; // the kernel's own
+    (void)attributes_set(a);
+}
+
+static int thread_start(lane *l, bool urgent) {
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 128u << 10);
+    schedule_attributes before;
+    bool changed = schedule_begin(urgent, &before);
+    int result = -pthread_create(&l->id, &attr, lane_thread, l);
+    if (changed) schedule_end(&before);
+    pthread_attr_destroy(&attr);
+    return result;
+}
+
+int lane_create(const char *name, disk *d, u32 ops_max, u32 flags, void (*begin)(void),
                 void (*wake)(void *context), void *context, lane **out) {
     u32 slots = 16;
     while (slots < ops_max) slots *= 2;
@@ -89,7 +117,7 @@ int lane_create(const char *name, disk *d, u32 ops_max, bool thread, void (*begi
     memset(l, 0, sizeof(*l));
     l->disk = d;
     l->ops_max = ops_max;
-    l->thread = thread;
+    l->thread = (flags & LANE_THREAD) != 0;
     l->begin = begin;
     l->wake = wake;
     l->context = context;
@@ -97,15 +125,7 @@ int lane_create(const char *name, disk *d, u32 ops_max, bool thread, void (*begi
     sem_init(&l->work, 0, 0);
     int result = spsc_init(&l->submitted, slots);
     if (result == 0) result = spsc_init(&l->ended, slots);
-    if (result == 0 && thread) {
-        pthread_attr_t attr;
-        pthread_attr_init(&attr);
-        pthread_attr_setstacksize(&attr, 128u << 10);
-        slice_set(SLICE_NS);
-        result = -pthread_create(&l->id, &attr, lane_thread, l);
-        slice_set(0);
-        pthread_attr_destroy(&attr);
-    }
+    if (result == 0 && l->thread) result = thread_start(l, (flags & LANE_URGENT) != 0);
     if (result < 0) {
         l->thread = false;
         lane_destroy(l);

@@ -19,9 +19,16 @@ typedef struct lane_op {
     u64 started_ns, ended_ns; // CLOCK_MONOTONIC, of run
 } lane_op;
 
-// name: of the thread, at most 15 characters. begin: first thing it does, NULL = none. wake: called on the lane's
+enum {
+    LANE_THREAD = 1u << 0, // without: see lane_step
+    // Somebody waits for each operation, and it works for microseconds: the thread asks for a real-time priority.
+    LANE_URGENT = 1u << 1,
+};
+
+// flags: LANE_*. name: of the thread, at most 15 characters.
+// begin: first thing it does, NULL = none. wake: called on the lane's
 // thread when something has ended. Returns 0, -ENOMEM or the error of pthread_create.
-int lane_create(const char *name, disk *d, u32 ops_max, bool thread, void (*begin)(void),
+int lane_create(const char *name, disk *d, u32 ops_max, u32 flags, void (*begin)(void),
                 void (*wake)(void *context), void *context, lane **out);
 // Owner. At most ops_max may be outstanding (asserted).
 void lane_submit(lane *l, lane_op *op);

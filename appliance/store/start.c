@@ -24,19 +24,18 @@ int store_create(const store_config *config, store **out, const char **step) {
     hist_reset(&s->metrics.commit);
     int result = buffers_map(s);
     char name[16];
+    u32 threads = config->threads ? LANE_THREAD : 0;
     if (result == 0) {
         *step = "log writer thread";
         snprintf(name, sizeof(name), "sluice-log%u", config->worker);
-        result = lane_create(name, s->disk, WRITE_OPS_MAX, config->threads, config->thread_begin,
-                             config->wake, config->wake_context,
-                             &s->write_lane);
+        result = lane_create(name, s->disk, WRITE_OPS_MAX, threads | LANE_URGENT, config->thread_begin,
+                             config->wake, config->wake_context, &s->write_lane);
     }
     if (result == 0) {
         *step = "log reader thread";
         snprintf(name, sizeof(name), "sluice-read%u", config->worker);
-        result = lane_create(name, s->disk, SLOW_OPS_MAX, config->threads, config->thread_begin,
-                             config->wake, config->wake_context,
-                             &s->slow_lane);
+        result = lane_create(name, s->disk, SLOW_OPS_MAX, threads, config->thread_begin,
+                             config->wake, config->wake_context, &s->slow_lane);
     }
     if (result < 0) {
         store_destroy(s);

@@ -34,6 +34,7 @@ class Load:
     warmup: float
     pin: int
     rate: str
+    nice: int = 0
 
 
 def disk_of(path):
@@ -66,8 +67,38 @@ def disk_alone(seconds):
     return {"rate": point["commits_per_s"], "p50": point["p50_us"], "p99": point["p99_us"], "p99.9": point["p99.9_us"]}
 
 
+def gaps(cpu, seconds=0.8):
+    """What the machine itself does not give: the longest times in us, in order, that a thread which only reads the clock does not run on
+    a CPU, at real-time priority where that is allowed. Shorter than the second after which the kernel takes it away."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        pass
+    clock, found = time.monotonic_ns, []
+    last = clock()
+    end = last + int(seconds * 1e9)
+    while last < end:
+        now = clock()
+        if now - last > 20000:
+            found.append((now - last) / 1000)
+        last = now
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    os.sched_setaffinity(0, before)
+    return sorted(found, reverse=True)
+
+
+def machine():
+    """One line: the longest gap of each CPU, and how many there were."""
+    found = {cpu: gaps(cpu) for cpu in sorted(os.sched_getaffinity(0))}
+    return "; ".join(f"CPU {cpu}: longest {g[0] if g else 0:,.0f} us, {len(g)} above 20 us in 0.8 s" for cpu, g in found.items())
+
+
 def one(make, load, disk):
     with make() as peer:
+        for tid in os.listdir(f"/proc/{peer.pid}/task") if load.nice else ():
+            os.setpriority(os.PRIO_PROCESS, int(tid), load.nice)
         own = peer.metrics() if isinstance(peer, durable.Sluice) else {}
         begin, before = time.monotonic(), disk_counts(disk)
         result = peer.run(load)
@@ -100,6 +131,7 @@ def measure(a, makers, load, disk):
             except (peers.PeerError, OSError, subprocess.SubprocessError) as e:
                 print(f"  {name}: {e}", flush=True)
                 broken.add(name)
+    print(f"a thread that only reads the clock did not run: {machine()}", flush=True)
     medians = {name: {k: statistics.median(r[k] for r in rows) for k in rows[0] if k != "errors"} for name, rows in runs.items() if rows}
     return medians, {k: statistics.median(d[k] for d in alone) for k in alone[0]}, runs
 
@@ -113,6 +145,9 @@ def report(load, medians, alone):
     for name, m in medians.items():
         print(f"| {name} | {m['rate']:,.0f} | " + " | ".join(f"{m[p]:,.0f}" for p in ("p50", "p99", "p99.9", "p99.99", "max"))
               + f" | {m['cpu_us']:.1f} | {m['flushes']:,.0f} | {m['disk_bytes']:.2f} |")
+    if load.rate:
+        late = max(m.get("lag_p99", 0) for m in medians.values())
+        print(f"\nThe generator itself was late by {late:,.0f} us at most (p99)", flush=True)
     ours = [m for name, m in medians.items() if name in ("sluice, stream", "sluice, session")]
     if not ours:
         return
@@ -126,6 +161,7 @@ def report(load, medians, alone):
         if name in medians:
             print(f"{best['rate'] / medians[name]['rate']:.1f} times {name} (aim: at least {times})")
     if "sluice, volatile" in medians:
+        print(f"p99 is {best['p99'] / medians['sluice, volatile']['p99']:.1f} times that of the volatile broker")
         print(f"{best['rate'] / medians['sluice, volatile']['rate']:.2f} of the volatile rate")
     if load.size >= 1024:
         print(f"bytes written per byte accepted: {min(m['log_bytes'] for m in ours):.2f} (aim: at most {WRITTEN_MAX})", flush=True)
@@ -155,6 +191,7 @@ def main():
     parser.add_argument("--pubs", type=int, default=100)
     parser.add_argument("--inflight", type=lambda s: [int(w) for w in s.split(",")], default=[1], help="of each publisher: 1 or 1,16")
     parser.add_argument("--rate", default="", help="messages/s on a schedule instead of as acknowledged; not for nats-server")
+    parser.add_argument("--nice", type=int, default=0, help="of the brokers' threads: -20 is before everybody else's")
     parser.add_argument("--brokers", type=lambda s: s.split(","), help="beginnings of names: sluice,nats")
     parser.add_argument("--cpus", default="0")
     parser.add_argument("--pin", type=int, default=1 if os.cpu_count() > 1 else None)
@@ -174,7 +211,7 @@ def main():
     document = {}
     for inflight in a.inflight:
         for size in a.sizes:
-            load = Load(a.pubs, inflight, size, a.seconds, a.warmup, a.pin, a.rate)
+            load = Load(a.pubs, inflight, size, a.seconds, a.warmup, a.pin, a.rate, a.nice)
             medians, alone, runs = measure(a, makers, load, disk)
             report(load, medians, alone)
             document[f"{size}x{inflight}"] = {"runs": runs, "disk": alone}

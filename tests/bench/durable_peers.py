@@ -35,7 +35,7 @@ def load_mqtt(peer, load):
         raise peers.PeerError(document.get("failure"))
     ack = document["messages"]["ack_us"]
     return {"rate": document["messages"]["rate_delivered"], "cpu_us": gw.pick(document, "server/cpu_us_per_exchange"),
-            "errors": document["errors"], **{p: ack[p] for p in ("p50", "p99", "p99.9", "p99.99", "max")}}
+            "errors": document["errors"], "lag_p99": document["generator"]["lag_us"]["p99"], **{p: ack[p] for p in ("p50", "p99", "p99.9", "p99.99", "max")}}
 
 
 class Sluice(peers.Sluice):

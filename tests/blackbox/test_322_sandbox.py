@@ -86,6 +86,30 @@ def test_another_user(make_gateway):
     assert "runs as root" not in gateway.stderr()
 
 
+@pytest.mark.parametrize("case", ["root", "user", "refused"])
+def test_the_writer_of_the_log_comes_first(make_gateway, case):
+    """The least real-time priority, as root, as a user that root became, and a start without it where it is refused."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        pytest.skip("needs CAP_SYS_NICE")
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    gateway = make_gateway(workers=1, listeners=ACK)
+    if case == "refused":
+        gateway.command = ["setpriv", "--bounding-set=-sys_nice", *gateway.command]
+    gateway = as_user(lambda: gateway, "54321") if case == "user" else gateway.start()
+    serves(gateway)
+    policies = {}
+    for tid in map(int, os.listdir(f"/proc/{gateway.pid}/task")):
+        with open(f"/proc/{gateway.pid}/task/{tid}/comm") as f:
+            policies[f.read().strip()] = (os.sched_getscheduler(tid), os.sched_getparam(tid).sched_priority)
+    writer = policies.pop("sluice-log0")
+    assert writer == ((os.SCHED_OTHER, 0) if case == "refused" else (os.SCHED_FIFO, 1)), writer
+    assert set(policies.values()) == {(os.SCHED_OTHER, 0)}, policies
+
+
 def test_a_user_that_is_not_there(make_gateway):
     gateway = make_gateway(listeners=ACK, settings={"user": "nobody-has-this-name"})
     gateway.spawn()
