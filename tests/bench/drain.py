@@ -102,6 +102,7 @@ connection far
 address 127.0.0.1:{self.remote}
 topic load/# out 1
 notifications false
+try_private false
 cleansession false
 bridge_protocol_version {self.bridge_version}
 restart_timeout {RETRY_S}
