@@ -115,7 +115,7 @@ static int store_make(worker *w, const char **step) {
         .segment_bytes = gw->log_segment_bytes,
         .commit_delay_us = gw->conf->commit_delay_us,
         .recorder = &w->rec,
-        .threads = true,
+        .threads = io_engine_kind(w->engine) != IO_SIM, // the simulator has one thread
         .wake = store_wake,
         .wake_context = w,
         .thread_begin = sandbox_thread_begin,

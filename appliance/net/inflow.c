@@ -328,7 +328,9 @@ void inflow_on_recv(io_handle *h, int result, u8 *data) {
 
 void inflow_resume(conn *c) {
     if (c->flags & (CONN_CLOSING | CONN_CLOSE_AFTER_FLUSH)) return;
-    if (c->tail != NULL && c->tail_used == c->tail_want && !tail_deliver(c)) {
+    // One of two reasons to stop may have gone while the other one holds: a packet that was offered then would be
+    // taken, and offered again.
+    if (conn_reading_stopped(c) || (c->tail != NULL && c->tail_used == c->tail_want && !tail_deliver(c))) {
         inflow_settle(c);
         return;
     }

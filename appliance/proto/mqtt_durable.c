@@ -83,6 +83,7 @@ mqtt_durable *mqtt_durable_create(mqtt_sessions *all, store *log) {
     d->timer.callback = due;
     d->later_timer.callback = later;
     d->restoring = 1;
+    d->round = 1;
     if (table_init(&d->numbers, broker_pool(all->owner->broker)) < 0) {
         free(d);
         return NULL;
@@ -131,19 +132,43 @@ static void flushed(mqtt_durable *d, store_pos pos, int result) {
     }
 }
 
-bool mqtt_durable_flush(mqtt_durable *d) {
-    if (d->used == 0) return true;
+static int changes_append(const mqtt_durable *d, store_pos *pos) {
     struct iovec part = {d->changes, d->used};
-    store_pos pos = 0;
-    int result = store_append(d->log, STORE_SESSION, STORE_VITAL, &part, 1, &pos);
-    // A disk that takes nothing any more: who waits is told; the state in memory is what there is, and is written whole
-    // by a checkpoint when the disk comes back.
-    if (result < 0 && result != -EIO) return false;
+    *pos = 0;
+    return store_append(d->log, STORE_SESSION, STORE_VITAL, &part, 1, pos);
+}
+
+static void changes_taken(mqtt_durable *d, store_pos pos, int result) {
     d->used = 0;
+    d->round++;
     if (result == 0) d->last_pos = pos;
     if (result == 0 && d->ended) d->ended_pos = pos;
     d->ended = false;
     flushed(d, result == 0 ? pos : 0, result);
+}
+
+bool mqtt_durable_flush(mqtt_durable *d) {
+    if (d->used == 0) return true;
+    store_pos pos;
+    int result = changes_append(d, &pos);
+    // A disk that takes nothing any more: who waits is told; the state in memory is what there is, and is written whole
+    // by a checkpoint when the disk comes back.
+    if (result < 0 && result != -EIO) return false;
+    changes_taken(d, pos, result);
+    return true;
+}
+
+void mqtt_durable_note_sent(mqtt_session *s) {
+    s->keep->sent_round = mqtt_sessions_of(s)->durable->round;
+}
+
+bool mqtt_durable_sent_is_written(const mqtt_session *s) {
+    mqtt_durable *d = mqtt_sessions_of(s)->durable;
+    if (s->keep->sent_round != d->round || d->used == 0) return true;
+    store_pos pos;
+    // Who waits for them is not told of a failure here, amid the routing of a message, but by the next flush.
+    if (changes_append(d, &pos) < 0) return false;
+    changes_taken(d, pos, 0);
     return true;
 }
 
@@ -350,6 +375,7 @@ void mqtt_durable_forget(mqtt_session *s) {
     unlist(d, k);
     table_remove(&d->numbers, &k->by_number);
     backlog_free(&k->backlog, mqtt_pool(s));
+    mqtt_keep_account(k); // a session that ends while the log is read again was counted with its queue
     s->keep = NULL;
     s->subscriber.durable = false;
     durable_count(mqtt_broker(s), -1);

@@ -49,6 +49,7 @@ struct mqtt_keep {
     u8 claim;                  // mqtt_claim
     bool holding;              // hold waits
     bool dirty, flush_listed, later_listed;
+    u32 sent_round;            // mqtt_durable.round in which a change last put one of its messages in flight
 };
 
 struct mqtt_durable {
@@ -58,6 +59,7 @@ struct mqtt_durable {
     mqtt_keep *first;
     u8 *changes;               // gathered
     u32 used, size;
+    u32 round;                 // of the changes that are gathered now, from 1 on
     timer_node timer;          // writes them, due at once
     store_pos last_pos;        // of the last record written
     store_pos ended_pos;       // of the last one that says that a session has ended
@@ -96,6 +98,11 @@ void mqtt_durable_change_id(mqtt_session *s, mqtt_change_kind kind, u16 id);
 void mqtt_durable_write(mqtt_durable *d, const mqtt_change *c);
 // Writes what was gathered. False: not now.
 bool mqtt_durable_flush(mqtt_durable *d);
+// Notes that the change just made has put one of its messages in flight.
+void mqtt_durable_note_sent(mqtt_session *s);
+// Makes sure that such a change is in the log, before a record that puts the next one in flight: after a restart what
+// is in flight has the order of the log. False: not now.
+bool mqtt_durable_sent_is_written(const mqtt_session *s);
 // A pledge for all that was changed so far. NULL: no memory.
 pledge *mqtt_durable_owe(const mqtt_session *s);
 // The same for the sessions that have ended so far: *owed NULL: all that is on disk. 0 or -ENOMEM.

@@ -105,9 +105,10 @@ static bool queue_claim(mqtt_session *s, delivery *d) {
 
 // --- claims ---
 
+// What went in flight out of the backlog must be so in the log before what goes there by its own record.
 static bool flight_is_open(const mqtt_session *s) {
     bool output = mqtt_session_online(s) && (s->conn->flags & CONN_PAUSED_OUT) == 0;
-    return output && s->keep->backlog.count == 0 && mqtt_window_is_open(s);
+    return output && s->keep->backlog.count == 0 && mqtt_window_is_open(s) && mqtt_durable_sent_is_written(s);
 }
 
 static bool claim(mqtt_session *s, delivery *d, message_waiting *w) {
@@ -326,6 +327,7 @@ static bool queue_to_flight(mqtt_session *s, mqtt_entry *e, const backlog_ref *r
     mqtt_change c = {.kind = MQTT_CHANGE_SENT, .origin = ref->origin, .number = ref->part, .id = e->packet_id,
                      .qos = e->qos};
     mqtt_durable_change(s, &c);
+    mqtt_durable_note_sent(s);
     return true;
 }
 
@@ -386,7 +388,7 @@ static void take_fetched(mqtt_session *s, mqtt_entry *flight, int result, const 
     if (flight != NULL) {
         if (result < 0) lose(s);
         if (result < 0) mqtt_flight_end(s, flight);
-        else (void)entry_send_record(s, flight, record);
+        else if (mqtt_session_online(s)) (void)entry_send_record(s, flight, record); // its connection may be closing
         return;
     }
     const backlog_ref *ref = backlog_at(&s->keep->backlog, 0, &c);

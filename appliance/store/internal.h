@@ -226,6 +226,7 @@ void reclaim_turn(store *s);
 // read.c
 void read_start(read_op *r, segment *seg, store_pos pos, u32 want);
 bool read_room(read_op *r, u32 want);
+void fetches_cancel(store *s); // nobody is told of what is still being read
 void fetches_end(store *s);
 // reader.c
 void reader_segment_gone(store *s);

@@ -433,11 +433,15 @@ void store_turn(store *s, u64 now_mono_ns) {
 
 u64 store_next_ns(const store *s) {
     u64 next = UINT64_MAX;
-    if (s->retry_count > 0 || s->failures > 0) next = MIN(next, s->retry_ns);
-    if (s->spare_error != 0 && s->spares_coming == 0) next = MIN(next, s->spare_retry_ns);
-    if (s->buffer_count > 0 && !s->committing && s->failures == 0) {
-        next = MIN(next, s->first_waits_ns + (u64)s->config.commit_delay_us * 1000);
+    // The end of a commit wakes the owner. After a failed one (failures) the next waits for retry_ns; when there is
+    // nothing to be written, nothing is to be tried again either.
+    u64 commit_ns = s->first_waits_ns + (u64)s->config.commit_delay_us * 1000;
+    if (!s->committing && s->buffer_count > 0) {
+        next = s->failures > 0 ? MAX(s->retry_ns, commit_ns) : commit_ns;
+    } else if (!s->committing && s->retry_count > 0) {
+        next = s->retry_ns;
     }
+    if (s->spare_error != 0 && s->spares_coming == 0) next = MIN(next, s->spare_retry_ns);
     if (s->checkpoint_phase == CHECKPOINT_BEGIN || s->checkpoint_phase == CHECKPOINT_KEEPERS) {
         if (s->buffer_count < LIMIT_STORE_BUFFERS) next = MIN(next, s->now_ns);
     }

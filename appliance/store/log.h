@@ -144,8 +144,8 @@ u64 store_next_ns(const store *s);
 // Everything appended so far is put on disk with a final commit: blocks, at most timeout_ms. Waiters run.
 // 0, -EIO or -ETIMEDOUT.
 int store_flush(store *s, u32 timeout_ms);
-// A clean stop marks the log's end, so that the next start finds nothing torn. Waiters, fetches and readers
-// must be gone.
+// A clean stop marks the log's end, so that the next start finds nothing torn. Waiters are told; fetches that are
+// under way end without a word. Readers must be gone before store_destroy.
 void store_stop(store *s);
 void store_destroy(store *s);
 

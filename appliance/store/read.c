@@ -202,6 +202,12 @@ void store_fetch_cancel(store *s, store_fetch_op *op) {
     op->internal = NULL;
 }
 
+void fetches_cancel(store *s) {
+    for (fetch *f = s->fetches; f != NULL; f = f->next) {
+        if (f->user != NULL) store_fetch_cancel(s, f->user);
+    }
+}
+
 void fetches_end(store *s) {
     while (s->fetch_free != NULL) {
         fetch *f = s->fetch_free;

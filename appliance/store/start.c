@@ -81,6 +81,7 @@ void store_stop(store *s) {
     int result = store_flush(s, 5000);
     if (result < 0) log_error("log of worker %u: the last commit failed: %s", s->config.worker, errno_name(result));
     store_waiters_run(s, -EIO);
+    fetches_cancel(s); // who asked may be gone when the answer comes
     s->started = false;
 }
 

@@ -38,7 +38,9 @@ mq_client *mq_client_add(mq_field *f, const mq_plan *plan) {
     c->number = f->client_count;
     c->plan = *plan;
     c->seen = calloc(f->message_size, 1);
-    ASSERT(c->seen != NULL);
+    c->seen_life = calloc(f->message_size, 1);
+    c->settled = calloc(f->message_size, 1);
+    ASSERT(c->seen != NULL && c->seen_life != NULL && c->settled != NULL);
     c->next_ns = now_of(c) + sim_random_below(rng_of(c), NS_PER_S);
     f->clients[f->client_count++] = c;
     return c;
@@ -48,6 +50,8 @@ void mq_client_free(mq_client *c) {
     free(c->out);
     free(c->in);
     free(c->seen);
+    free(c->seen_life);
+    free(c->settled);
     free(c);
 }
 
@@ -82,6 +86,17 @@ static void connection_lose(mq_client *c, loss how) {
     c->subscribe_id = 0;
     memset(c->held, 0, sizeof(c->held));
     memset(c->alias, 0, sizeof(c->alias));
+    mq_settle(c, MQ_ACKED, MQ_UNSETTLED);
+    mq_settle(c, MQ_ASKED, MQ_UNSETTLED);
+}
+
+void mq_client_cut(mq_client *c) {
+    ghost_close(c);
+    if (c->peer != NULL) connection_lose(c, LOSS_RESET);
+    // Nobody was told that the session is on disk: it may be gone, or an earlier one may be there again.
+    if (c->firm) return;
+    c->stays = false;
+    c->dirty = true;
 }
 
 void mq_client_leave(mq_client *c) {
@@ -122,7 +137,7 @@ static void say_connect(mq_client *c) {
         c->dirty = true;
         mq_total.clean_starts++;
     }
-    if (c->expiry_s != MQ_EXPIRY_LONG_S) c->stays = false;
+    if (c->expiry_s != MQ_EXPIRY_LONG_S) c->stays = c->firm = false;
     mqtt_property_list list = {.data = room, .capacity = sizeof(room)};
     if (v5) {
         (void)mqtt_property_put_number(&list, MQTT_SESSION_EXPIRY, c->expiry_s);
@@ -221,6 +236,7 @@ static void say_subscribe(mq_client *c, u32 filter, bool subscribe) {
     c->since[filter] = 0;
     c->subscribe_id = body.packet_id;
     c->subscribing = filter;
+    mq_settle(c, MQ_ACKED, MQ_ASKED);
 }
 
 static void subscribe_some(mq_client *c) {
@@ -279,10 +295,10 @@ static void take_connack(mq_client *c, const mqtt_connack *k) {
     }
 }
 
-static void ack_later(mq_client *c, mqtt_type type, u16 id) {
+static void ack_later(mq_client *c, mqtt_type type, u16 id, u32 message) {
     rig *r = c->field->rig;
     RIG_CHECK(r, c->ack_count < MQ_HELD_MAX, "client %u: more than the receive maximum", c->number);
-    if (!rig_is_failed(r)) c->acks[c->ack_count++] = (mq_ack){(u8)type, id};
+    if (!rig_is_failed(r)) c->acks[c->ack_count++] = (mq_ack){(u8)type, id, message};
 }
 
 // An acknowledgement of what it published.
@@ -299,10 +315,15 @@ static void take_ack(mq_client *c, u8 type, const mqtt_ack *ack) {
     bool right = type == MQTT_PUBACK ? m->qos == 1 : m->qos == 2 && o->released == (type == MQTT_PUBCOMP);
     RIG_CHECK(r, right, "client %u: %s for message %u", c->number, mqtt_type_name(type), o->message);
     bool gone = type == MQTT_PUBCOMP && ack->reason == MQTT_REASON_PACKET_ID_NOT_FOUND && c->present;
-    RIG_CHECK(r, ack->reason < MQTT_REASON_UNSPECIFIED || gone, "client %u: %s for %u with reason 0x%02x", c->number,
-              mqtt_type_name(type), ack->packet_id, ack->reason);
-    m->acked = true;
-    if (type == MQTT_PUBREC) {
+    // The log is full, or failed.
+    bool refused = f->faulty && type != MQTT_PUBCOMP && !o->released &&
+                   (ack->reason == MQTT_REASON_QUOTA_EXCEEDED || ack->reason == MQTT_REASON_IMPLEMENTATION_SPECIFIC);
+    RIG_CHECK(r, ack->reason < MQTT_REASON_UNSPECIFIED || gone || refused, "client %u: %s for %u with reason 0x%02x",
+              c->number, mqtt_type_name(type), ack->packet_id, ack->reason);
+    mq_total.refused += refused;
+    f->refusals_seen += refused;
+    m->acked = m->acked || !refused;
+    if (type == MQTT_PUBREC && !refused) {
         o->released = true;
         say_ack(c, MQTT_PUBREL, o->id);
         return;
@@ -318,8 +339,14 @@ static void take_suback(mq_client *c, u8 type, const mqtt_suback *k) {
               mqtt_type_name(type), k->packet_id);
     if (rig_is_failed(r)) return;
     c->subscribe_id = 0;
+    c->firm = c->stays;
+    mq_settle(c, MQ_ASKED, MQ_SETTLED);
     if (type == MQTT_UNSUBACK) return;
     u32 filter = c->subscribing;
+    if (f->faulty && k->codes.len == 1 && k->codes.data[0] >= MQTT_REASON_UNSPECIFIED) {
+        mq_total.refused++; // it is asked for again
+        return;
+    }
     RIG_CHECK(r, k->codes.len == 1 && k->codes.data[0] + 1 == c->wanted[filter], "client %u: SUBACK with 0x%02x",
               c->number, k->codes.data[0]);
     c->since[filter] = ++f->clock;
@@ -330,11 +357,12 @@ static void take_pubrel(mq_client *c, u16 id) {
     RIG_CHECK(c->field->rig, c->taken[id] != 0 || c->present, "client %u: PUBREL for %u, which is not open",
               c->number, id);
     c->taken[id] = 0;
-    ack_later(c, MQTT_PUBCOMP, id);
+    ack_later(c, MQTT_PUBCOMP, id, 0);
 }
 
 static void take_goodbye(const mq_client *c, u8 reason) {
     bool may = reason == MQTT_REASON_KEEP_ALIVE_TIMEOUT || reason == MQTT_REASON_UNSPECIFIED ||
+               (reason == MQTT_REASON_SERVER_SHUTTING_DOWN && c->field->disk != NULL) ||
                (reason == MQTT_REASON_QUOTA_EXCEEDED && c->field->lossy);
     RIG_CHECK(c->field->rig, may, "client %u: DISCONNECT with reason %s", c->number, mqtt_reason_name(reason));
 }
@@ -353,7 +381,11 @@ static void take_packet(mq_client *c, const u8 *data, u32 len) {
         case MQTT_CONNACK: take_connack(c, &p.connack); break;
         case MQTT_PUBLISH:
             mq_check_publish(c, &p.publish);
-            if (p.publish.qos > 0) ack_later(c, p.publish.qos == 1 ? MQTT_PUBACK : MQTT_PUBREC, p.publish.packet_id);
+            if (p.publish.qos > 0 && !rig_is_failed(r)) {
+                u32 message;
+                memcpy(&message, p.publish.payload.data + 4, 4);
+                ack_later(c, p.publish.qos == 1 ? MQTT_PUBACK : MQTT_PUBREC, p.publish.packet_id, message);
+            }
             break;
         case MQTT_PUBREL: take_pubrel(c, p.ack.packet_id); break;
         case MQTT_PUBACK:
@@ -426,6 +458,7 @@ static bool ack_some(mq_client *c) {
         const mq_ack *a = &c->acks[i];
         if (a->type != MQTT_PUBREC) mq_check_done(c, a->id);
         say_ack(c, a->type, a->id);
+        if (a->type == MQTT_PUBACK && c->settled[a->message] == MQ_UNSETTLED) c->settled[a->message] = MQ_ACKED;
     }
     c->ack_count -= count;
     memmove(c->acks, c->acks + count, c->ack_count * sizeof(*c->acks));

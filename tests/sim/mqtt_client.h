@@ -5,6 +5,7 @@
 // have received, at the end.
 //
 //   mqtt_client.c   connections and packets   mqtt_check.c   what must hold   mqtt_scenario.c   the choices
+//   mqtt_power.c    the power goes, and what must be there afterwards
 //
 // A message is known by its number in the ledger, which is in its payload. A stream is the messages of one
 // publisher on one topic with one QoS; their sequence numbers count from 1. `clock` counts events, so that
@@ -23,7 +24,7 @@
 #define MQ_OPEN_MAX 8u       // QoS 1 and 2 messages a client has open at once
 #define MQ_HELD_MAX 256u     // packets of the server that a client has not acknowledged yet
 #define MQ_ALIASES 8u
-#define MQ_EXPIRY_LONG_S 86400u
+#define MQ_EXPIRY_LONG_S UINT32_MAX // never: the wall clock may jump by years
 
 typedef struct mq_field mq_field;
 
@@ -44,7 +45,11 @@ typedef struct mq_open { // a message of QoS 1 or 2 that the client has not brou
 typedef struct mq_ack {
     u8 type;
     u16 id;
+    u32 message;         // of a PUBACK
 } mq_ack;
+
+// How far an acknowledgement of QoS 1 has come: SUBACK says that what was said before SUBSCRIBE is on disk.
+typedef enum mq_settled { MQ_UNSETTLED, MQ_ACKED, MQ_ASKED, MQ_SETTLED } mq_settled;
 
 typedef enum mq_phase {
     MQ_BUSY,             // publishes, subscribes, loses connections
@@ -91,6 +96,7 @@ typedef struct mq_client {
     // The session.
     bool dirty;          // a clean start was asked for and not confirmed: ask again
     bool stays;          // the server must have it
+    bool firm;           // and has it on disk
     mq_open open[MQ_OPEN_MAX];
     u32 open_count;
     u16 last_id;
@@ -103,6 +109,8 @@ typedef struct mq_client {
     u32 published;
     u32 last[MQ_STREAMS][3]; // by stream and QoS of delivery
     u8 *seen;            // by message
+    u8 *seen_life;       // by message: in which life of the gateway it came last
+    u8 *settled;         // by message: mq_settled
     u64 received;
 } mq_client;
 
@@ -118,12 +126,22 @@ struct mq_field {
     bool sleepy;         // time jumps now and then by seconds
     u64 closes_allowed;  // bit of each close_reason
     u32 inflight_max;
+    // With a disk.
+    disk_sim *disk;      // NULL: nothing is durable
+    u32 life;            // of the gateway, from 0 on
+    u32 lives;           // so many are wanted
+    bool faulty;         // the disk fails or is full now and then
+    disk_sim_config bad; // how; not while the gateway starts
+    bool bad_now;
+    u64 refusals_seen;   // by clients
+    u64 partial;         // QoS 2 messages that came again where a refusal was lost
 };
 
 // What all runs of this process did.
 typedef struct mq_totals {
     u64 connects, resumed, take_overs, resets, half_packets, goodbyes, clean_starts, lost_sessions;
     u64 published, received, duplicates, resent, aliases, missing, sleeps;
+    u64 cuts, cuts_at_start, stops, refused, settled, streamed;
 } mq_totals;
 extern mq_totals mq_total;
 
@@ -137,6 +155,8 @@ void mq_client_end(mq_client *c);
 bool mq_client_is_quiet(const mq_client *c);
 // Lets go of its connections.
 void mq_client_leave(mq_client *c);
+// The same, because the gateway has gone.
+void mq_client_cut(mq_client *c);
 
 // --- mqtt_check.c ---
 u32 mq_message_make(mq_client *c, u32 topic, u8 qos, u32 len);
@@ -153,6 +173,10 @@ u32 mq_check_missing(mq_field *f, bool judge);
 void mq_check_empty(mq_field *f);
 // The session is gone, on the client's side or the server's.
 void mq_session_forget(mq_client *c);
+// Whether a QoS 2 message may come again: its publisher did not hear that it was refused.
+bool mq_refusal_was_lost(mq_field *f, const mq_message *m);
+// Acknowledgements of QoS 1 come from `from` to `to`.
+void mq_settle(mq_client *c, mq_settled from, mq_settled to);
 
 // --- mqtt_scenario.c --- Runs one seed in the world that was chosen from it; see scenario.h.
 typedef struct mq_setup {
@@ -162,6 +186,20 @@ typedef struct mq_setup {
 void mq_run(mq_setup *chosen, char *failure, size_t failure_bytes);
 // With queues so small that messages are dropped, and counted.
 void mq_run_lossy(mq_setup *chosen, char *failure, size_t failure_bytes);
+// The gateway has durable logs; the power goes now and then, and it comes back.
+void mq_run_power(mq_setup *chosen, char *failure, size_t failure_bytes);
+// The same on a disk that fails now and then, and is full now and then.
+void mq_run_bad_disk(mq_setup *chosen, char *failure, size_t failure_bytes);
 void mq_print_counts(void);
+
+// --- mqtt_power.c ---
+// Chooses the disk, and when the power goes first; before rig_open.
+void mq_power_choose(mq_field *f, rig_setup *setup, sim_random *rng);
+// After each turn: the gateway comes back when the power has gone.
+void mq_power_turn(mq_field *f);
+// From now on the disk is a good one. The gateway is stopped in order and started once more.
+void mq_power_calm(mq_field *f);
+// What is in the stream: acknowledged messages, QoS 2 once, offsets without a gap.
+void mq_power_check(mq_field *f);
 
 #endif

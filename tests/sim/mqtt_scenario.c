@@ -109,6 +109,7 @@ static void turn(mq_field *f, u64 end_ns) {
         next = MIN(next, c->next_ns);
     }
     rig_turn(r, next > now ? next - now : 0);
+    if (f->disk != NULL) mq_power_turn(f);
 }
 
 // The machine slept: everything that was to happen meanwhile is late at once.
@@ -129,7 +130,7 @@ static bool all_published(mq_field *f) {
     for (u32 i = 0; i < f->client_count; i++) {
         if (f->clients[i]->published < f->clients[i]->plan.messages) return false;
     }
-    return true;
+    return f->disk == NULL || f->life >= f->lives;
 }
 
 static bool all_quiet(mq_field *f) {
@@ -181,6 +182,7 @@ static void calm_part(mq_field *f) {
     calm.reset = calm.attach_error = calm.accept_error = 0;
     sim_faults_set(r->world, &calm);
     for (u32 i = 0; i < f->client_count; i++) mq_client_calm(f->clients[i]);
+    if (f->disk != NULL) mq_power_calm(f);
     bool over = part_run(f, all_quiet, CALM_NS);
     if (rig_is_failed(r)) return;
     if (over && f->lossy) rest_wait(f);
@@ -209,7 +211,10 @@ static void end_part(mq_field *f) {
 
 // --- the run ---
 
-static void run(mq_setup *chosen, bool lossy, char *failure, size_t failure_bytes) {
+typedef enum run_kind { RUN_PLAIN, RUN_LOSSY, RUN_POWER, RUN_BAD_DISK } run_kind;
+
+static void run(mq_setup *chosen, run_kind kind, char *failure, size_t failure_bytes) {
+    bool lossy = kind == RUN_LOSSY;
     sim_random *rng = &chosen->rng;
     rig_setup *setup = &chosen->setup;
     mq_scale size = scale_choose(rng);
@@ -224,25 +229,41 @@ static void run(mq_setup *chosen, bool lossy, char *failure, size_t failure_byte
     if (lossy) f.closes_allowed |= REASON(CLOSE_QUEUE_FULL);
     if (setup->sim.faults.reset > 0) f.closes_allowed |= REASON(CLOSE_IO_ERROR);
     if (setup->sim.faults.attach_error > 0) f.closes_allowed |= REASON(CLOSE_NO_MEMORY);
+    f.faulty = kind == RUN_BAD_DISK;
+    if (kind >= RUN_POWER) {
+        f.closes_allowed |= REASON(CLOSE_DRAIN) | REASON(CLOSE_IO_ERROR) | (f.faulty ? REASON(CLOSE_LOG) : 0);
+        mq_power_choose(&f, setup, rng);
+    }
     f.rig = rig_open(setup);
     f.rig->on_closed = on_closed;
     f.rig->on_closed_context = &f;
+    if (f.disk != NULL) mq_power_turn(&f);
     clients_add(&f, rng, &size);
     (void)part_run(&f, all_published, BUSY_NS);
     if (!rig_is_failed(f.rig)) calm_part(&f);
+    if (f.disk != NULL && !rig_is_failed(f.rig)) mq_power_check(&f);
     end_part(&f);
     for (u32 i = 0; i < f.client_count; i++) mq_client_leave(f.clients[i]);
     scenario_close(f.rig, failure, failure_bytes);
     for (u32 i = 0; i < f.client_count; i++) mq_client_free(f.clients[i]);
     free(f.messages);
+    if (f.disk != NULL) disk_sim_destroy(f.disk);
 }
 
 void mq_run(mq_setup *chosen, char *failure, size_t failure_bytes) {
-    run(chosen, false, failure, failure_bytes);
+    run(chosen, RUN_PLAIN, failure, failure_bytes);
 }
 
 void mq_run_lossy(mq_setup *chosen, char *failure, size_t failure_bytes) {
-    run(chosen, true, failure, failure_bytes);
+    run(chosen, RUN_LOSSY, failure, failure_bytes);
+}
+
+void mq_run_power(mq_setup *chosen, char *failure, size_t failure_bytes) {
+    run(chosen, RUN_POWER, failure, failure_bytes);
+}
+
+void mq_run_bad_disk(mq_setup *chosen, char *failure, size_t failure_bytes) {
+    run(chosen, RUN_BAD_DISK, failure, failure_bytes);
 }
 
 void mq_print_counts(void) {
@@ -255,4 +276,8 @@ void mq_print_counts(void) {
            " sleeps\n", t->connects, t->resumed,
            t->clean_starts, t->lost_sessions, t->take_overs, t->resets, t->half_packets, t->goodbyes, t->published,
            t->resent, t->received, t->duplicates, t->aliases, t->missing, t->sleeps);
+    if (t->cuts + t->stops == 0) return;
+    printf("power: gone %" PRIu64 " times, %" PRIu64 " of them while starting; %" PRIu64 " stops in order; %" PRIu64
+           " acknowledgements known to be on disk, %" PRIu64 " refused for the disk, %" PRIu64 " messages in streams\n",
+           t->cuts, t->cuts_at_start, t->stops, t->settled, t->refused, t->streamed);
 }

@@ -10,6 +10,7 @@
 
 #include "broker/broker.h"
 #include "device.h"
+#include "rig_disk.h"
 #include "sim_wrap.h"
 
 #define IDLE_TURNS_MAX 64u // turns in a row that do nothing, at one moment of virtual time
@@ -73,7 +74,7 @@ static void on_log(void *context, log_level level, const char *line) {
 static void listeners_open(rig *r) {
     for (u32 i = 0; i < r->setup.listener_count; i++) {
         const listener_config *conf = &r->setup.listeners[i];
-        r->shared[i] = listener_shared_create(r->setup.workers);
+        if (r->shared[i] == NULL) r->shared[i] = listener_shared_create(r->setup.workers); // a later boot has it
         ASSERT(r->shared[i] != NULL);
         memcpy(r->shared[i]->name, conf->name, sizeof(conf->name));
         for (u32 w = 0; w < r->setup.workers; w++) {
@@ -105,19 +106,30 @@ rig *rig_open(const rig_setup *setup) {
     r->gw.control_fd = -1;
     r->workers = aligned_alloc(CACHE_LINE, sizeof(worker) * (RIG_WORKERS_MAX + 1));
     ASSERT(r->workers != NULL);
-    memset(r->workers, 0, sizeof(worker) * (RIG_WORKERS_MAX + 1));
     r->gw.workers = r->workers;
-    for (u32 i = 0; i < setup->workers; i++) {
-        const char *step = "";
-        int result = worker_init(&r->workers[i], &r->gw, i, &setup->budget, IO_SIM, &step);
-        if (result < 0) fprintf(stderr, "worker_init: %s: %s\n", step, errno_name(result));
-        ASSERT(result == 0);
-        result = io_enable(r->workers[i].engine);
-        ASSERT(result == 0);
-        r->broker_bytes[i] = broker_usage_get(r->workers[i].broker).memory_bytes;
-    }
-    listeners_open(r);
+    rig_boot(r);
     return r;
+}
+
+static void worker_make(rig *r, u32 i) {
+    const char *step = "";
+    int result = worker_init(&r->workers[i], &r->gw, i, &r->setup.budget, IO_SIM, &step);
+    if (result < 0) fprintf(stderr, "worker_init: %s: %s\n", step, errno_name(result));
+    ASSERT(result == 0);
+    result = io_enable(r->workers[i].engine);
+    ASSERT(result == 0);
+    r->broker_bytes[i] = broker_usage_get(r->workers[i].broker).memory_bytes;
+}
+
+void rig_boot(rig *r) {
+    memset(r->workers, 0, sizeof(worker) * (RIG_WORKERS_MAX + 1));
+    memset(r->ended, 0, sizeof(r->ended));
+    r->parcels_dropped = r->closes_logged = 0;
+    r->idle_turns = 0;
+    if (r->setup.disk != NULL && !rig_data_open(r)) return;
+    for (u32 i = 0; i < r->setup.workers; i++) worker_make(r, i);
+    if (r->setup.disk != NULL && !rig_logs_start(r)) return;
+    listeners_open(r);
 }
 
 // --- turning ---
@@ -155,6 +167,7 @@ void rig_turn(rig *r, u64 ns_max) {
     turn_workers(r);
     r->turns++;
     bool worked = sim_counts_get(r->world).events != events;
+    if (r->setup.disk != NULL && rig_disk_turn(r)) worked = true;
     bool work = sim_has_work(r->world) || messages_wait(r);
     bool all_ended = true;
     for (u32 i = 0; i < r->setup.workers; i++) all_ended = all_ended && r->ended[i];
@@ -289,8 +302,7 @@ static void end_check(rig *r) {
     reasons_check(r);
 }
 
-void rig_close(rig *r, char *out, size_t out_bytes) {
-    for (u32 i = 0; i < r->device_count; i++) device_leave(r->devices[i]);
+bool rig_stop(rig *r) {
     rig_drain(r, 0);
     bool was_failed = rig_is_failed(r);
     for (u32 i = 0; i < 20000; i++) {
@@ -303,10 +315,16 @@ void rig_close(rig *r, char *out, size_t out_bytes) {
     bool all_ended = true;
     for (u32 w = 0; w < r->setup.workers; w++) all_ended = all_ended && r->ended[w];
     RIG_CHECK(r, all_ended, "a worker did not stop");
+    return all_ended;
+}
+
+void rig_close(rig *r, char *out, size_t out_bytes) {
+    for (u32 i = 0; i < r->device_count; i++) device_leave(r->devices[i]);
+    bool all_ended = rig_stop(r);
     end_check(r);
     snprintf(out, out_bytes, "%s", r->failure);
     if (!all_ended || rig_is_failed(r)) return; // kept for the debugger; the process ends soon
-    for (u32 i = 0; i < r->setup.workers; i++) worker_fini(&r->workers[i]);
+    rig_workers_free(r, true);
     RIG_CHECK(r, sim_fds_open(r->world) == 0, "%u descriptors leaked", sim_fds_open(r->world));
     snprintf(out, out_bytes, "%s", r->failure);
     sim_destroy(r->world);

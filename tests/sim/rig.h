@@ -8,6 +8,8 @@
 #include "conf/config.h"
 #include "io/sim.h"
 #include "net/listener.h"
+#include "store/data_dir.h"
+#include "store/disk_sim.h"
 #include "worker.h"
 
 #define RIG_WORKERS_MAX 3u
@@ -26,6 +28,9 @@ typedef struct rig_setup {
     bool tight;           // limits or budgets are so small that devices may be refused or dropped
     bool roomy;           // no message may be dropped for want of room
     bool stalls;          // time may move while there is work: a process that was not scheduled
+    disk_sim *disk;       // the workers have durable logs on it; NULL: nothing is durable
+    u64 log_bytes;        // of one worker's log, in segments of 1 MiB
+    const char *stream;   // topic filter of a stream that keeps everything; NULL: none
 } rig_setup;
 
 struct rig {
@@ -34,6 +39,9 @@ struct rig {
     sim_random rng;       // for the test's choices
     config conf;
     gateway gw;
+    data_dir data;
+    bool has_layout;      // the directory of the logs was complete once
+    u64 refused_before;   // messages refused for the log by the gateways that have ended
     worker *workers;      // setup.workers, and a place for the operations worker, which stays unused
     bool ended[RIG_WORKERS_MAX];
     listener_shared *shared[RIG_LISTENERS_MAX];
@@ -55,6 +63,15 @@ struct rig {
 
 // Aborts when the gateway can not even be set up.
 rig *rig_open(const rig_setup *setup);
+// Only with a disk (rig_disk.c). Ends the gateway: in order, with a last commit, or as if the power had gone. Nobody
+// may be connected any more who looks at what it says.
+void rig_halt(rig *r, bool in_order);
+// Starts it again on what the disk has. It may be cut off again (disk_sim_is_cut): then it serves nobody.
+void rig_boot(rig *r);
+// How often the gateway refused a message because a log was full or had failed.
+u64 rig_log_refusals(const rig *r);
+// Some of what the logs have asked of the disk is done. Whether there was anything.
+bool rig_disk_turn(rig *r);
 // Stops the workers, checks for leaks, frees everything. The failure, if any, stays in out.
 void rig_close(rig *r, char *out, size_t out_bytes);
 

@@ -446,15 +446,29 @@ static void run_mqtt_drops(u64 seed, FILE *trace, char *failure, size_t failure_
     mq_run_lossy(&chosen, failure, failure_bytes);
 }
 
+static void run_mqtt_power(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
+    mq_setup chosen;
+    mqtt_world_choose(&chosen, seed, trace);
+    mq_run_power(&chosen, failure, failure_bytes);
+}
+
+static void run_mqtt_bad_disk(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
+    mq_setup chosen;
+    mqtt_world_choose(&chosen, seed, trace);
+    mq_run_bad_disk(&chosen, failure, failure_bytes);
+}
+
 const scenario scenarios[] = {
-    {"echo", "frames come back whole and in order", run_echo},
-    {"ack", "frames are counted without a gap", run_ack},
-    {"publish", "messages of a publisher come in order, none lost unless counted", run_publish},
-    {"timeouts", "timeouts strike within a tick", run_timeouts},
-    {"quiet", "an idle gateway does not turn its loop", run_quiet},
-    {"limits", "what runs out ends in a named refusal", run_limits},
-    {"drain", "a drain ends by its deadline", run_drain},
-    {"mqtt", "MQTT sessions keep what each QoS promises", run_mqtt},
-    {"mqtt_drops", "full MQTT queues drop and count, and keep order", run_mqtt_drops},
+    {"echo", "frames come back whole and in order", run_echo, false},
+    {"ack", "frames are counted without a gap", run_ack, false},
+    {"publish", "messages of a publisher come in order, none lost unless counted", run_publish, false},
+    {"timeouts", "timeouts strike within a tick", run_timeouts, false},
+    {"quiet", "an idle gateway does not turn its loop", run_quiet, false},
+    {"limits", "what runs out ends in a named refusal", run_limits, false},
+    {"drain", "a drain ends by its deadline", run_drain, false},
+    {"mqtt", "MQTT sessions keep what each QoS promises", run_mqtt, false},
+    {"mqtt_drops", "full MQTT queues drop and count, and keep order", run_mqtt_drops, false},
+    {"mqtt_power", "what was acknowledged survives power cuts, once and in order", run_mqtt_power, false},
+    {"mqtt_disk", "the same on a disk that fails and fills up", run_mqtt_bad_disk, true},
 };
 const u32 scenario_count = ARRAY_LEN(scenarios);

@@ -20,6 +20,7 @@ void __wrap_log_write(log_level level, const char *format, ...) PRINTF_LIKE(2, 3
 
 static sim_log_hook log_hook;
 static void *log_context;
+static i64 wall_ns;
 
 u64 __wrap_clock_mono_ns(void) {
     sim *s = sim_world();
@@ -28,7 +29,11 @@ u64 __wrap_clock_mono_ns(void) {
 
 u64 __wrap_clock_real_ns(void) {
     sim *s = sim_world();
-    return s != NULL ? sim_now_ns(s) + 1000000000ull * NS_PER_S : __real_clock_real_ns();
+    return s != NULL ? sim_now_ns(s) + 1000000000ull * NS_PER_S + (u64)wall_ns : __real_clock_real_ns();
+}
+
+void sim_wall_set(i64 ns) {
+    wall_ns = ns;
 }
 
 int __wrap_close(int fd) {

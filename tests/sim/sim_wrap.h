@@ -11,5 +11,7 @@
 // Called with every log line, of every level. NULL: lines are dropped.
 typedef void (*sim_log_hook)(void *context, log_level level, const char *line);
 void sim_log_set(sim_log_hook hook, void *context);
+// How far the wall clock is from what it would be; the monotonic one does not care.
+void sim_wall_set(i64 ns);
 
 #endif

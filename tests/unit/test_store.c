@@ -109,6 +109,76 @@ static void test_failed_sync_loses_nothing(void **state) {
     rig_destroy(g);
 }
 
+// A failed commit of nothing but the log's own records leaves nothing to be written again: nothing is due then.
+static void test_failed_checkpoint_lets_the_worker_sleep(void **state) {
+    (void)state;
+    rig *g = rig_create(4, 12 * RIG_SEGMENT, NULL);
+    rig_open(g);
+    rig_append(g, 500);
+    rig_settle(g);
+    disk_sim_config faults = {.sync_error_per_mille = 1000};
+    disk_sim_configure(g->sim, &faults);
+    store_pos ignored;
+    assert_int_equal(store_put(g->s, STORE_META, 0, STORE_VITAL, META_INDEX, NULL, 1, NULL, 0, &ignored), 0);
+    rig_turn(g, NS_PER_MS);
+    store_step(g->s);
+    faults.sync_error_per_mille = 0;
+    disk_sim_configure(g->sim, &faults);
+    rig_settle(g);
+    rig_turn(g, 2 * NS_PER_S);
+    rig_settle(g);
+    assert_int_equal(counter_get(&store_metrics_get(g->s)->commit_failures), 1);
+    assert_true(store_next_ns(g->s) > g->now_ns);
+    rig_append(g, 500);
+    rig_settle(g);
+    assert_true(g->items[g->next_id - 1].acked);
+    rig_destroy(g);
+}
+
+typedef struct late_reader {
+    store_waiter waiter;
+    store_fetch_op op;
+    rig *g;
+    int result;
+} late_reader;
+
+static void never_fetched(store_fetch_op *op, int result, const store_record *r) {
+    (void)op;
+    (void)result;
+    (void)r;
+    fail_msg("a fetch ends after the log has stopped");
+}
+
+static void read_late(store_waiter *w, int result) {
+    late_reader *x = CONTAINER_OF(w, late_reader, waiter);
+    store_record r;
+    assert_int_equal(result, -EIO);
+    x->op = (store_fetch_op){.origin = x->g->items[1].origin, .done = never_fetched};
+    x->result = store_fetch(x->g->s, &x->op, &r);
+}
+
+// A waiter that is told of the end reads a record, and has gone when the read ends.
+static void test_stop_while_a_record_is_read(void **state) {
+    (void)state;
+    rig *g = rig_create(5, 12 * RIG_SEGMENT, NULL);
+    rig_open(g);
+    rig_append(g, 500);
+    rig_settle(g);
+    late_reader *x = calloc(1, sizeof(*x));
+    *x = (late_reader){.g = g, .waiter = {.done = read_late}, .result = -1};
+    rig_append(g, 500);
+    store_wait(g->s, g->items[2].origin, &x->waiter);
+    disk_sim_cut_after(g->sim, 1);
+    store_stop(g->s);
+    assert_int_equal(x->result, 0);
+    free(x);
+    rig_close(g, false);
+    disk_sim_restart(g->sim);
+    rig_open(g);
+    rig_check(g, true);
+    rig_destroy(g);
+}
+
 // Want of descriptors or of a right to the files is no damage: the log does not start, and is whole when that has
 // passed.
 static void test_segments_that_can_not_be_opened_are_not_given_up(void **state) {
@@ -403,6 +473,8 @@ int main(void) {
         cmocka_unit_test(test_reclaim_copies_what_lives),
         cmocka_unit_test(test_full_log_refuses_by_name_and_resumes),
         cmocka_unit_test(test_failed_sync_loses_nothing),
+        cmocka_unit_test(test_failed_checkpoint_lets_the_worker_sleep),
+        cmocka_unit_test(test_stop_while_a_record_is_read),
         cmocka_unit_test(test_segments_that_can_not_be_opened_are_not_given_up),
         cmocka_unit_test(test_find_time),
         cmocka_unit_test(test_index_of_a_full_segment),
