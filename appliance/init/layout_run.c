@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/limits.h>
 #include <linux/sockios.h>
 #include <net/if.h>
@@ -14,10 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#ifndef INT_MAX // <limits.h> is the gateway's own here; the kernel's header below wants the C library's
-#define INT_MAX __INT_MAX__
-#endif
-#include <linux/ethtool.h>
+#include <linux/ethtool.h> // wants INT_MAX of <limits.h>
 
 #include "init/init_log.h"
 #include "init/layout.h"

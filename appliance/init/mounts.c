@@ -14,6 +14,7 @@
 #include "init/control.h"
 #include "init/init_log.h"
 #include "init/requests.h"
+#include "limits.h"
 
 typedef struct mount_row {
     const char *type, *at, *options;
