@@ -30,7 +30,8 @@ usage: ./build.sh COMMAND [options]
   clean                             remove out/; the cache of dependencies stays
 
 Environment
-  SLUICE_CACHE    where dependencies are kept (default: ~/.cache/sluice); later builds work offline from it
+  SLUICE_CACHE    where dependencies are kept (default: ~/.cache/sluice); later builds work offline from it, and take the
+                  objects that earlier builds compiled from the same bytes (at most 1 GiB)
   SLUICE_OUT      where results go (default: out)
   SLUICE_MIRROR   a Debian archive's URI, if the machine's apt sources name none
   BUILD           where the objects of `dev` go (default: out/dev/obj)

@@ -31,6 +31,22 @@ make_appliance() {
         VERSION="$VERSION" COMMIT="$SLUICE_COMMIT" DATE="$BUILD_DATE" "$@"
 }
 
+# compile_variant TARGET: make, with the objects that earlier builds compiled from the same bytes (toolchain/objects.py).
+compile_variant() {
+    if [ -x "$HOST_PYTHON" ]; then
+        make_appliance stamps
+        objects restore
+    fi
+    make_appliance "$1"
+    if [ -x "$HOST_PYTHON" ]; then objects keep; fi
+}
+
+# objects restore|keep. A fault there costs time and no result.
+objects() {
+    { cc_identity "$V_CC"; [ "$V_LIBC" = musl ] || getconf GNU_LIBC_VERSION; dpkg-query -W libc6-dev binutils 2>/dev/null || true; } |
+        "$HOST_PYTHON" "$REPO/toolchain/objects.py" "$1" "$REPO" "$BUILD_DIR" "$CACHE" || note "objects of earlier builds: see the log"
+}
+
 # variant_build NAME [TARGET]: leaves $OUT/NAME/sluice (target all) or the library and what TARGET asks for.
 variant_build() {
     local target=${2:-all} lock_fd
@@ -42,7 +58,7 @@ variant_build() {
     BUILD_DIR=${BUILD:-$OUT/$1/obj}
     exec {lock_fd}>"$OUT/$1/.lock"
     flock "$lock_fd"
-    step "compile $1" make_appliance "$target"
+    step "compile $1" compile_variant "$target"
     if [ "$target" = all ]; then
         [ -f "$REPO/appliance/main.c" ] || die "appliance/main.c is missing: only $BUILD_DIR/libsluice.a was built"
         if [ "$V_LIBC" = musl ]; then
