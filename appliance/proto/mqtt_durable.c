@@ -477,7 +477,7 @@ bool mqtt_keep_write(mqtt_durable *d, mqtt_keep *k, u32 *bytes) {
     mqtt_session_record r = {
         .id = s->id, .id_len = s->client.id_len, .left_ms = k->left_ms, .expiry_s = s->expiry_s,
         .queued_bytes_max = s->queued_bytes_max, .queued_messages_max = s->queued_messages_max,
-        .window = s->window, .last_id = s->out == NULL ? 0 : s->out->last_id, .version = s->version,
+        .window = s->window, .last_id = s->out == NULL ? k->last_id : s->out->last_id, .version = s->version,
         .queue_policy = s->queue_policy, .has_will = s->will != NULL};
     if (r.has_will) mqtt_will_view(s->will, &r.will);
     mqtt_snapshot whole = {.memory = mqtt_pool(s)};

@@ -49,6 +49,7 @@ struct mqtt_keep {
     u8 claim;                  // mqtt_claim
     bool holding;              // hold waits
     bool dirty, flush_listed, later_listed;
+    u16 last_id;               // packet identifier, while there is no outbound
     u32 sent_round;            // mqtt_durable.round in which a change last put one of its messages in flight
 };
 

@@ -114,7 +114,8 @@ static void whole_apply(mqtt_durable *d, u64 number, const u8 *data, u32 len, st
     s->packet_bytes_max = UINT32_MAX;
     if (r.has_will) s->will = mqtt_will_restore(s, &r.will);
     apply_lists(d, s, r.lists);
-    if (r.last_id != 0 && mqtt_outbound_of(s) != NULL) s->out->last_id = r.last_id;
+    k->last_id = r.last_id;
+    if (s->out != NULL) s->out->last_id = r.last_id;
     mqtt_keep_account(k);
 }
 

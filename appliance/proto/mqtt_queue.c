@@ -36,7 +36,9 @@ void mqtt_list_remove(mqtt_entries *list, mqtt_entry *e) {
 mqtt_outbound *mqtt_outbound_of(mqtt_session *s) {
     if (s->out != NULL) return s->out;
     s->out = pool_alloc(mqtt_pool(s), sizeof(*s->out));
-    if (s->out != NULL) memset(s->out, 0, sizeof(*s->out));
+    if (s->out == NULL) return NULL;
+    memset(s->out, 0, sizeof(*s->out));
+    if (s->keep != NULL) s->out->last_id = s->keep->last_id;
     return s->out;
 }
 
@@ -474,6 +476,9 @@ void mqtt_queue_trim(mqtt_session *s) {
     // last_id is what is left: a client away may still hold identifiers, so they go on where they were.
     if (out->queue.count > 0 || out->queue_0.count > 0 || s->conn == NULL) return;
     if (s->keep != NULL && s->keep->backlog.count > 0) return; // the next one is being read from the log
+    // The log names messages in flight by identifier, and a message's record may get there before the change that says
+    // that the identifier's last user is done: none is used again soon.
+    if (s->keep != NULL) s->keep->last_id = out->last_id;
     pool_free(mqtt_pool(s), out, sizeof(*out));
     s->out = NULL;
 }

@@ -105,6 +105,26 @@ def test_subscriptions_are_in_force_before_anybody_is_let_in(gateway):
             s.bye()
 
 
+def test_an_identifier_is_not_used_again_soon(gateway):
+    """Not when the client is quiet, nor after a restart: the log names what is in flight by it."""
+    seen = []
+
+    def exchange():
+        with client(gateway).hello() as p, durable(gateway, "quiet") as s:
+            if not seen:
+                s.subscribe("t", qos=1)
+            for _ in range(3):
+                p.publish("t", b"x", 1)
+                seen.append(s.message().ident)
+                s.ping()
+            s.bye()
+    exchange()
+    exchange()
+    crash(gateway)
+    exchange()
+    assert seen == sorted(set(seen)), seen
+
+
 def test_unsubscribed_stays_unsubscribed(gateway):
     subscriber_away(gateway, "u", "gone", 1)
     with durable(gateway, "u") as s:
