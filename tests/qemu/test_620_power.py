@@ -32,7 +32,7 @@ def power_cuts(arch, directory, cuts):
         book.end_online()
         for s in taken + book.online:
             book.judge(s.got, s.name)
-        print(f"{arch}: {cuts} power cuts, {book.total()} messages acknowledged")
+        print(f"{arch}: {cuts} power cuts, {book.total()} messages acknowledged, {book.refused()} refused")
     finally:
         book.over = True
         site.stop()

@@ -29,7 +29,26 @@ CONNACK_S = 5  # a forwarded port accepts for a machine that is not there yet
 
 class Client(paho.Client):
     """paho 1.6 looks at what is open in each attempt to connect; after two attempts in a row it has forgotten that a PUBREC
-    had come, and publishes anew what the other side has taken already."""
+    had come, and publishes anew what the other side has taken already. And it calls a message published that was refused: refused
+    has the packet identifiers of those."""
+
+    def __init__(self, *args, **more):
+        super().__init__(*args, **more)
+        self.refused = set()
+
+    def _look(self):
+        packet = bytes(self._in_packet["packet"])
+        if self._protocol == paho.MQTTv5 and len(packet) > 2 and packet[2] >= 0x80:
+            self.refused.add(packet[0] << 8 | packet[1])
+
+    def _handle_pubackcomp(self, cmd):
+        if cmd == "PUBACK":
+            self._look()
+        return super()._handle_pubackcomp(cmd)
+
+    def _handle_pubrec(self):
+        self._look()
+        return super()._handle_pubrec()
 
     def _messages_reconnect_reset_out(self):
         for m in self._out_messages.values():
@@ -102,14 +121,20 @@ class Publisher(Party):
 
     def __init__(self, book, name, qos, version, retain=False):
         super().__init__(book, name, version)
-        self.qos, self.retain, self.next, self.marks, self.open = qos, retain, 0, {}, {}
+        self.qos, self.retain, self.next, self.marks, self.open, self.refused = qos, retain, 0, {}, {}, 0
         self.topic = f"{'keep' if retain else 'load'}/{name}"
         self.client.on_publish = self.on_publish
         self.pause_until = 0
 
     def on_publish(self, _client, _user, mid, *_):
-        if mid in self.open:
-            self.marks[self.open.pop(mid)] = self.book.mark()
+        if mid not in self.open:
+            return
+        number = self.open.pop(mid)
+        if mid in self.client.refused:  # nothing was promised
+            self.client.refused.discard(mid)
+            self.refused += 1
+        else:
+            self.marks[number] = self.book.mark()
 
     def payload(self, number):
         text = b"%s %d" % (self.name.encode(), number)
@@ -175,6 +200,9 @@ class Ledger:
 
     def total(self):
         return sum(len(p.marks) for p in self.publishers)
+
+    def refused(self):
+        return sum(p.refused for p in self.publishers)
 
     def _join(self, parties, guard_s):
         for p in parties:
