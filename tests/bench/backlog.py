@@ -13,6 +13,9 @@ import drain
 from bulk import mib, say
 
 
+KEEP = "max_bytes = 8g;"  # by default a stream keeps 1g, of these nine million
+
+
 def options():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--messages", type=int, default=10_000_000)
@@ -40,7 +43,7 @@ class Samples:
 
 def main():
     a = options()
-    with drain.Broker("1") as remote, drain.uplink("0", remote.port, "mqtt", "5") as g:
+    with drain.Broker("1") as remote, drain.uplink("0", remote.port, "mqtt", "5", keep=KEEP) as g:
         grow = Samples(g, a.messages)
         began = time.monotonic()
         bulk.publish(g.port, a.messages, a.size, topic=drain.TOPIC, clients=1, window=16000, watch=grow.take)

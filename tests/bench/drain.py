@@ -109,10 +109,10 @@ restart_timeout {RETRY_S}
 """)]
 
 
-def uplink(cpus, remote, kind, version, in_flight=None):
+def uplink(cpus, remote, kind, version, in_flight=None, keep=""):
     more = f"version = {version};" if kind == "mqtt" else ""
     more += f" inflight = {in_flight};" if in_flight else ""
-    return bulk.Sluice(cpus, sections=f"""stream kept {{ topics = ["load/#"]; }}
+    return bulk.Sluice(cpus, sections=f"""stream kept {{ topics = ["load/#"]; {keep} }}
 uplink far {{ kind = {kind}; url = ["{kind}://127.0.0.1:{remote}"]; streams = ["kept"]; {more}
     backoff_min = {RETRY_S}s; backoff_max = {RETRY_S}s; }}""")
 
