@@ -43,7 +43,18 @@ store *durable_log(const broker *b) {
 }
 
 int durable_state(const broker *b) {
-    return b->durable.behind > 0 ? -EAGAIN : store_room(b->durable.log, STORE_KEEP, 0);
+    if (b->durable.behind > 0) return b->durable.no_room ? -ENOSPC : -EAGAIN;
+    return store_room(b->durable.log, STORE_KEEP, 0);
+}
+
+// While the state of a session is not in the log nothing is promised to any.
+static int state_missing(const broker *b) {
+    if (b->durable.behind == 0) return 0;
+    return b->durable.no_room ? -EDQUOT : -EAGAIN;
+}
+
+void durable_no_room(broker *b, bool none) {
+    b->durable.no_room = none;
 }
 
 void durable_count(broker *b, int change) {
@@ -224,7 +235,8 @@ int durable_store(broker *b, const publication *p, const route_hits *hits, u64 t
     int result = d->claim_failure;
     u32 bytes = 0;
     if (result == 0 && d->claims.used == 0 && places.count == 0 && !others) return 0;
-    if (result == 0) result = d->behind > 0 ? -EAGAIN : claims_write(b, p, others ? targets : 0, &places, pos, &bytes);
+    if (result == 0) result = state_missing(b);
+    if (result == 0) result = claims_write(b, p, others ? targets : 0, &places, pos, &bytes);
     bool waits = d->claims.used > 0 || others || streams_wait_commit(in, places.at, places.count);
     if (result < 0) *pos = 0;
     else if (waits) d->appended = *pos;
@@ -241,7 +253,8 @@ int durable_store_one(broker *b, subscriber *who, const publication *p, const me
     r.id_count = w->id_count;
     store_pos pos = 0;
     u32 bytes = 0;
-    int result = b->durable.behind > 0 ? -EAGAIN : record_append(b, &r, NULL, w, &pos, &bytes);
+    int result = state_missing(b);
+    if (result == 0) result = record_append(b, &r, NULL, w, &pos, &bytes);
     if (result < 0) pos = 0;
     else b->durable.appended = pos;
     if (result < 0 && result != -EAGAIN) b->durable.pick_failure = result;

@@ -39,6 +39,8 @@ void durable_drop(broker *b, store_pos pos, u32 part_bytes);
 bool durable_expects(const broker *there, const publication *p);
 // A subscriber has become durable, or is no longer.
 void durable_count(broker *b, int change);
+// The log has no room for the state of sessions, or has some again: what would have to be kept is refused then.
+void durable_no_room(broker *b, bool none);
 // A session's state could not be written, or has been at last.
 void durable_behind(broker *b, int change);
 

@@ -165,7 +165,8 @@ static int prepare(broker *b, routing *r, bool owed) {
     if (result == -ENOMEM) result = no_memory(b);
     if (result == 0 && log) {
         b->durable.appended = 0;
-        result = r->p->qos > 0 && b->durable.behind > 0 ? -EAGAIN : picks_room(b, r);
+        bool waits = r->p->qos > 0 && b->durable.behind > 0 && !b->durable.no_room;
+        result = waits ? -EAGAIN : picks_room(b, r);
         if (result == 0) result = waits_make(b, r, owed);
     }
     if (result == 0) result = keep_here(b, r); // near the end: what is refused is not stored either

@@ -9,6 +9,7 @@
 //
 // Nothing of a session is touched before the CONNECT has passed all checks. An id that is chosen here is one
 // of this worker's own, so that the connection stays.
+#include <errno.h>
 #include <string.h>
 
 #include "auth/attempt.h"
@@ -270,8 +271,16 @@ static void greeting_due(pledge_line *line) {
     u32 word;
     int failure;
     if (c->reason != CLOSE_NONE || !pledge_line_take(line, &word, &failure)) return;
-    int reason = packet_send(c, g->packet, g->len);
+    // There is no room to keep that the session before it has ended: it would be found again.
+    bool full = failure == -EDQUOT;
+    mqtt_connack refused = {.code = s->version == MQTT_5 ? MQTT_REASON_QUOTA_EXCEEDED : MQTT_CONNACK_UNAVAILABLE};
+    int reason = full ? connack_send(c, s->version, s->packet_bytes_max, &refused) : packet_send(c, g->packet, g->len);
     greeting_free(s);
+    if (full && reason == 0) {
+        mqtt_will_free(s); // it was never a client
+        conn_close_after_flush(c, CLOSE_LOG);
+        return;
+    }
     if (reason != 0) {
         mqtt_will_free(s); // it was never a client
         conn_close(c, (close_reason)reason);

@@ -17,6 +17,7 @@
 #define BEHIND_BYTES (64u << 10) // from here on clients wait
 #define PART_BYTES (60u << 10)   // of a snapshot in one record
 #define RETRY_NS (2 * NS_PER_MS)
+#define NO_ROOM_RETRY_NS (100 * NS_PER_MS)
 
 static void flush_soon(mqtt_durable *d, u64 delay_ns) {
     worker *w = d->all->owner;
@@ -27,12 +28,37 @@ static void flush_soon(mqtt_durable *d, u64 delay_ns) {
 
 static void flushed(mqtt_durable *d, store_pos pos, int result);
 
+// Not now: at another time.
+static void flush_later(mqtt_durable *d) {
+    flush_soon(d, d->no_room ? NO_ROOM_RETRY_NS : RETRY_NS);
+}
+
+// How the log took a piece of state. Without room what was gathered is kept and what is in flight stays held, until
+// there is; but who waits for an answer is told, in a turn of its own, and nobody else has to wait.
+static void taken(mqtt_durable *d, int result) {
+    bool no_room = result == -ENOSPC;
+    if (no_room != d->no_room) durable_no_room(d->all->owner->broker, no_room);
+    d->no_room = no_room;
+    if (no_room) flush_later(d);
+}
+
+static void owed_refuse(mqtt_durable *d) {
+    store_waiter *owed = d->owed;
+    d->owed = NULL;
+    while (owed != NULL) {
+        store_waiter *next = owed->next;
+        owed->next = NULL;
+        pledge_part_done(CONTAINER_OF(owed, pledge, waiter), -EDQUOT);
+        owed = next;
+    }
+}
+
 static void dirty_write(mqtt_durable *d) {
     while (d->dirty != NULL) {
         mqtt_keep *k = d->dirty;
         u32 bytes;
         if (!mqtt_keep_write(d, k, &bytes)) {
-            flush_soon(d, RETRY_NS);
+            flush_later(d);
             return;
         }
         d->dirty = k->dirty_next;
@@ -71,8 +97,9 @@ void mqtt_durable_pump_later(mqtt_session *s) {
 static void due(timer_node *node, void *context) {
     (void)context;
     mqtt_durable *d = CONTAINER_OF(node, mqtt_durable, timer);
-    if (!mqtt_durable_flush(d)) flush_soon(d, RETRY_NS);
+    if (!mqtt_durable_flush(d)) flush_later(d);
     else dirty_write(d);
+    if (d->no_room) owed_refuse(d);
 }
 
 mqtt_durable *mqtt_durable_create(mqtt_sessions *all, store *log) {
@@ -101,7 +128,15 @@ void mqtt_durable_destroy(mqtt_durable *d) {
 
 bool mqtt_durable_is_behind(const mqtt_sessions *all) {
     const mqtt_durable *d = all->durable;
-    return d != NULL && (d->used > BEHIND_BYTES || d->dirty != NULL);
+    return d != NULL && !d->no_room && (d->used > BEHIND_BYTES || d->dirty != NULL);
+}
+
+bool mqtt_durable_has_no_room(const mqtt_session *s) {
+    return s->keep != NULL && mqtt_sessions_of(s)->durable->no_room;
+}
+
+bool mqtt_durable_may_not_grow(const mqtt_session *s) {
+    return s->keep != NULL && store_room(mqtt_sessions_of(s)->durable->log, 0, CHANGES_MIN) == -ENOSPC;
 }
 
 // --- writing ---
@@ -151,6 +186,7 @@ bool mqtt_durable_flush(mqtt_durable *d) {
     if (d->used == 0) return true;
     store_pos pos;
     int result = changes_append(d, &pos);
+    taken(d, result);
     // A disk that takes nothing any more: who waits is told; the state in memory is what there is, and is written whole
     // by a checkpoint when the disk comes back.
     if (result < 0 && result != -EIO) return false;
@@ -231,15 +267,28 @@ pledge *mqtt_durable_owe(const mqtt_session *s) {
     return p;
 }
 
+static int owe_at(const mqtt_session *s, store_pos pos, pledge **owed) {
+    const mqtt_durable *d = mqtt_sessions_of(s)->durable;
+    *owed = NULL;
+    if (pos == 0 || store_is_durable(d->log, pos)) return 0;
+    if ((*owed = pledge_create(mqtt_broker(s))) == NULL) return -ENOMEM;
+    pledge_on_log(*owed, d->log, pos);
+    return 0;
+}
+
+int mqtt_durable_owe_rest(const mqtt_session *s, pledge **owed) {
+    const mqtt_durable *d = mqtt_sessions_of(s)->durable;
+    if (d->used == 0 && d->dirty == NULL) return owe_at(s, d->last_pos, owed);
+    *owed = mqtt_durable_owe(s);
+    return *owed == NULL ? -ENOMEM : 0;
+}
+
 int mqtt_durable_owe_ended(const mqtt_session *s, pledge **owed) {
     mqtt_durable *d = mqtt_sessions_of(s)->durable;
     *owed = NULL;
-    if (d == NULL || (!d->ended && (d->ended_pos == 0 || store_is_durable(d->log, d->ended_pos)))) return 0;
-    if (d->ended) {
-        *owed = mqtt_durable_owe(s);
-    } else if ((*owed = pledge_create(mqtt_broker(s))) != NULL) {
-        pledge_on_log(*owed, d->log, d->ended_pos);
-    }
+    if (d == NULL) return 0;
+    if (!d->ended) return owe_at(s, d->ended_pos, owed);
+    *owed = mqtt_durable_owe(s);
     return *owed == NULL ? -ENOMEM : 0;
 }
 
@@ -464,6 +513,7 @@ static bool parts_append(mqtt_durable *d, u64 number, const mqtt_snapshot *whole
         mqtt_snapshot_head(head, number, whole->used, at);
         struct iovec parts[2] = {{head, sizeof(head)}, {whole->data + at, MIN(PART_BYTES, whole->used - at)}};
         int result = store_append(d->log, STORE_SESSION, STORE_VITAL, parts, ARRAY_LEN(parts), &pos);
+        taken(d, result);
         if (result < 0) return result == -EIO; // nothing can be kept: the state in memory goes on
         d->last_pos = pos;
     }

@@ -65,6 +65,7 @@ struct mqtt_durable {
     store_pos last_pos;        // of the last record written
     store_pos ended_pos;       // of the last one that says that a session has ended
     bool ended;                // what was gathered says so of one
+    bool no_room;              // the log took nothing of it, not even out of its reserve: who waits is told
     mqtt_keep *dirty;          // their snapshot has to be written
     mqtt_keep *flush;          // with entries held for changes not written yet
     mqtt_keep *later;          // to be pumped again in a moment: the log had no room, or too much to read
@@ -104,8 +105,14 @@ void mqtt_durable_note_sent(mqtt_session *s);
 // Makes sure that such a change is in the log, before a record that puts the next one in flight: after a restart what
 // is in flight has the order of the log. False: not now.
 bool mqtt_durable_sent_is_written(const mqtt_session *s);
-// A pledge for all that was changed so far. NULL: no memory.
+// Whether the log has no room for what the session has to keep, not even in its reserve: asked before it is promised.
+bool mqtt_durable_has_no_room(const mqtt_session *s);
+// Whether only the reserve is left, which is for what lets space be freed: not for what makes the session grow.
+bool mqtt_durable_may_not_grow(const mqtt_session *s);
+// A pledge for all that was changed so far: fails with -EDQUOT when the log has no room. NULL: no memory.
 pledge *mqtt_durable_owe(const mqtt_session *s);
+// The same, which may be there already: *owed NULL: all that was changed is on disk. 0 or -ENOMEM.
+int mqtt_durable_owe_rest(const mqtt_session *s, pledge **owed);
 // The same for the sessions that have ended so far: *owed NULL: all that is on disk. 0 or -ENOMEM.
 int mqtt_durable_owe_ended(const mqtt_session *s, pledge **owed);
 // Holds an entry in flight until what was changed so far is on disk.

@@ -231,6 +231,10 @@ static int answer_settled(mqtt_session *s, u32 word, int failure) {
     mqtt_type type = (mqtt_type)(word >> 24);
     u8 reason = (u8)(word >> 16);
     u16 id = (u16)word;
+    // Acknowledged, a message under this identifier would be taken for this one after a crash: the client comes back.
+    if (failure == -EDQUOT && type == MQTT_PUBCOMP) {
+        return mqtt_conn_fail(s->conn, MQTT_REASON_QUOTA_EXCEEDED, CLOSE_LOG, "no room to keep the exchange's end");
+    }
     if (failure == 0 || type == MQTT_PUBCOMP) return mqtt_ack_send(s, type, id, reason);
     if (type == MQTT_PUBREC) {
         mqtt_inbound_take(s, id);
@@ -394,12 +398,12 @@ int mqtt_receive_pubrel(conn *c, const mqtt_ack *ack) {
     bool open = id_is_open(s->in, ack->packet_id);
     if (open) id_remove(s->in, ack->packet_id);
     u8 reason = open ? MQTT_REASON_SUCCESS : MQTT_REASON_PACKET_ID_NOT_FOUND;
-    if (open && s->keep != NULL) {
-        // The identifier is the client's again; a message under it would be taken for a repetition if this got lost.
-        mqtt_durable_change_id(s, MQTT_CHANGE_COMPLETED, ack->packet_id);
-        pledge *owed = mqtt_durable_owe(s);
-        if (owed == NULL) return CLOSE_NO_MEMORY;
-        return answer(s, MQTT_PUBCOMP, ack->packet_id, 0, owed);
-    }
-    return mqtt_ack_send(s, MQTT_PUBCOMP, ack->packet_id, s->version == MQTT_5 ? reason : 0);
+    if (s->version != MQTT_5) reason = 0;
+    if (s->keep == NULL) return mqtt_ack_send(s, MQTT_PUBCOMP, ack->packet_id, reason);
+    // The identifier is the client's again; a message under it would be taken for a repetition if this got lost. One
+    // that is not open may have been closed just now, by a PUBREL whose connection broke.
+    if (open) mqtt_durable_change_id(s, MQTT_CHANGE_COMPLETED, ack->packet_id);
+    pledge *owed;
+    if (mqtt_durable_owe_rest(s, &owed) < 0) return CLOSE_NO_MEMORY;
+    return answer(s, MQTT_PUBCOMP, ack->packet_id, reason, owed);
 }

@@ -199,8 +199,10 @@ static void written(pledge_line *line) {
     if (!pledge_line_take(line, &word, &failure)) return;
     op->pending--;
     op->failed = failure < 0;
+    bool full = failure == -EDQUOT && op->answer == MQTT_SUBACK; // UNSUBACK has no such code
+    u8 code = full ? MQTT_REASON_QUOTA_EXCEEDED : MQTT_REASON_IMPLEMENTATION_SPECIFIC;
     for (u32 i = 0; failure < 0 && i < op->count; i++) {
-        if (op->items[i].code < MQTT_REASON_UNSPECIFIED) op->items[i].code = MQTT_REASON_IMPLEMENTATION_SPECIFIC;
+        if (op->items[i].code < MQTT_REASON_UNSPECIFIED) op->items[i].code = code;
     }
     op_part_done(op);
 }
@@ -277,6 +279,7 @@ static u8 refusal_of(const conn *c, const mqtt_filter *f, u32 id) {
         return MQTT_REASON_NOT_AUTHORIZED;
     }
     const mqtt_session *s = mqtt_session_of(c);
+    if (mqtt_durable_has_no_room(s)) return MQTT_REASON_QUOTA_EXCEEDED; // it could not be kept
     if (s->grant != NULL && !grant_allows_filter(s->grant, s->id, s->client.id_len, filter, f->filter.len)) {
         counter_add(&c->owner->metrics.subscribe_denied, 1);
         return MQTT_REASON_NOT_AUTHORIZED;
@@ -313,11 +316,12 @@ static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, c
         item->code = result == -EINVAL ? MQTT_REASON_TOPIC_FILTER_INVALID : MQTT_REASON_QUOTA_EXCEEDED;
         return 0;
     }
-    if (!existed && s->subscriber.subscription_count > conf->max_subscriptions) {
+    bool over = s->subscriber.subscription_count > conf->max_subscriptions;
+    if (!existed && (over || mqtt_durable_may_not_grow(s))) {
         (void)broker_unsubscribe(mqtt_broker(s), &s->subscriber, (const char *)f->share.data, f->share.len,
                                  (const char *)f->filter.data, f->filter.len);
         item->code = MQTT_REASON_QUOTA_EXCEEDED;
-        item->of->over++;
+        item->of->over += over;
         return 0;
     }
     if (result == BROKER_PENDING) item->of->pending++;

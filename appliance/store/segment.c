@@ -211,9 +211,9 @@ static bool file_submit(store *s, file_task task, segment *seg) {
 
 void segments_turn(store *s) {
     u32 files = s->segment_count + s->spare_count + s->spares_coming;
-    // A log that nothing was ever put into has one spare and no more.
+    // A log that nothing was ever put into has one spare and no more. Without it (a full disk) it can not begin.
     bool used = s->segment_count > 0 || s->retry_count > 0;
-    bool wanted = used && s->spare_count + s->dying_count < LIMIT_STORE_RESERVE_SEGMENTS + 1;
+    bool wanted = s->spare_count + s->dying_count < (used ? LIMIT_STORE_RESERVE_SEGMENTS + 1 : 1);
     int error;
     if (s->in_reserve && segments_can_roll(s, 0, &error)) s->in_reserve = false;
     if (!wanted || s->spares_coming > 0 || files >= segments_max(s) || s->now_ns < s->spare_retry_ns) return;

@@ -66,12 +66,12 @@ def place(request, tmp_path):
     place.close()
 
 
-def publish_until_refused(gateway, first, most=20000):
+def publish_until_refused(gateway, first, most=20000, size=4000):
     """Numbers that were acknowledged, and the reason of the refusal."""
     taken = []
     with client(gateway, "publisher") as p:
         for i in range(first, first + most):
-            reason = p.publish("t/x", b"%d" % i + b" " * 4000, 1 + i % 2)
+            reason = p.publish("t/x", b"%d" % i + b" " * size, 1 + i % 2)
             if reason >= 0x80:
                 return taken, reason
             taken.append(i)
@@ -125,6 +125,98 @@ def test_disk_fills_up_under_load_and_gets_room_again(sluice, engine, place):
             for odd in (0, 1):
                 mine = [i for i in got if i % 2 == odd and i < 100000]
                 assert mine == sorted(set(mine)), "out of order, or twice"
+        Client.end_all()
+        gateway.stop()
+    finally:
+        Client.end_all()
+        gateway.kill()
+        gateway.remove()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_room_for_a_single_segment(sluice, engine, place):
+    """Segments are larger than what is free, from the start: not even the reserve is there. Everybody is answered: what would
+    have to be kept is refused by name, all else is served; with room it is kept."""
+    engines.need(engine)
+    place.fill()
+    forever = {"session_expiry": 0xFFFFFFFF}
+    gateway = Gateway([*place.inside, sluice], engine, listeners=LISTENERS,
+                      settings={"data_dir": f"{place.mount}/data", "log_max": "96m"})  # segments of 16 MiB
+    try:
+        gateway.start()
+        names = ["d0", "d1"]
+        durable = {n: Client(gateway.address("mqtt"), V5).hello(n, False, props=forever) for n in names}
+        for s in durable.values():
+            assert s.subscribe(("t/#", wire.options(1))) == [QUOTA]
+            assert s.unsubscribe("t/#") == [0x11]
+            s.ping()
+        with Client(gateway.address("mqtt"), wire.V311).hello("old", False) as old:
+            assert old.subscribe(("t/#", wire.options(1))) == [0x80]
+            old.ping()
+        assert gateway.metric("sluice_store_state", state="full") >= 1
+        with client(gateway, "plain") as s, client(gateway, "talker") as p:
+            s.subscribe("t/#", qos=2)
+            for qos in (0, 1, 2):  # nobody would have to have it after a crash
+                assert p.publish("t/x", b"%d" % qos, qos) == 0
+                assert s.message().payload == b"%d" % qos
+            assert p.publish("keep", b"r", 1, retain=True) == QUOTA
+            p.ping()
+            s.ping()
+        place.make_room()
+        until(lambda: all(s.subscribe(("t/#", wire.options(1))) == [1] for s in durable.values()), "it is kept", 30, 0.2)
+        with client(gateway, "talker") as p:
+            assert p.publish("t/x", b"kept", 1) == 0
+        gateway.process.kill()
+        gateway.process.wait()
+        Client.end_all()
+        gateway.forget_addresses()
+        gateway.start()
+        for name in names:
+            with Client(gateway.address("mqtt"), V5).hello(name, False, props=forever) as s:
+                assert s.connack.session_present
+                assert s.message().payload == b"kept"
+        Client.end_all()
+        gateway.stop()
+    finally:
+        Client.end_all()
+        gateway.kill()
+        gateway.remove()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_reserve_is_for_what_frees_space(sluice, engine, place):
+    """A full log takes no new subscription (0x97), so that its reserve is there for those who drain it: all they have to say is kept,
+    and then there is room again."""
+    engines.need(engine)
+    gateway = Gateway([*place.inside, sluice], engine, listeners=LISTENERS,
+                      settings={"data_dir": f"{place.mount}/data", "log_max": "16m"})
+    forever = {"session_expiry": 0xFFFFFFFF}
+    try:
+        gateway.start()
+        with Client(gateway.address("mqtt"), V5).hello("away", True, props=forever) as s:
+            s.subscribe("t/#", qos=2)
+            s.bye()
+        taken, reason = publish_until_refused(gateway, 0, size=40000)
+        assert reason == QUOTA
+        grows = Client(gateway.address("mqtt"), V5).hello("grows", False, props=forever)
+        codes = [grows.subscribe((f"s/{n}/" + "x" * 30000, wire.options(1)))[0] for n in range(200)]
+        assert QUOTA in codes and set(codes) <= {1, QUOTA}, set(codes)
+        grows.ping()
+        with client(gateway, "plain") as p:  # nothing of it would be kept
+            p.subscribe("q", qos=1)
+            assert p.publish("q", b"1", 1) == 0
+            assert p.message().payload == b"1"
+        with Client(gateway.address("mqtt"), V5).hello("away", False, props=forever) as s:
+            assert s.connack.session_present
+            got = []
+            while len(got) < len(taken):
+                packet = s.wait_for(wire.PUBLISH)
+                got.append(int(packet.payload.split()[0]))
+                s.answer(packet)
+            assert sorted(got) == taken
+            assert s.subscribe(("t/#", wire.options(2))) == [2]  # replaced: nothing grows
+            s.bye()
+        until(lambda: grows.subscribe(("s/#", wire.options(1))) == [1], "there is room again", 30, 0.2)
         Client.end_all()
         gateway.stop()
     finally:
