@@ -24,6 +24,8 @@ struct pledge {
     u32 waits;           // commits outstanding: this worker's, the others'
     int result;          // 0, or the first failure: -ENOSPC, -EIO
     u32 word;            // the owner's: what is to be answered
+    // Its exchange is not in a record (see route.c): who remembers it does so when this is settled, not before.
+    bool late;
 };
 
 struct pledge_line {

@@ -16,12 +16,13 @@
 #include "store/streams.h"
 
 typedef struct routing {
-    const publication *p;
+    publication *p;
     route_match match;
     route_hits hits;
     u32 picks_base, pick_count; // in broker.picks
     u32 remote_picks;
     bool picks_kept;            // a member of one of the groups may have it put into the log
+    bool late;                  // pledge.late
     u64 pick_mask;              // other workers that were chosen
     int keeper;                 // worker that keeps the retained message, -1 = not retained
     u64 awaited_mask;           // other workers whose disks the publisher's answer waits for
@@ -75,6 +76,15 @@ static int picks_make(broker *b, routing *r) {
         }
     }
     return 0;
+}
+
+// What a group's member is given is a record of its own, here or elsewhere, and is not sent again after a crash as the
+// rest of an exchange is (durable_exchange.c). Were the exchange remembered before that record is on disk, the
+// publisher would not send the message again and the group would never get it. So it is remembered when all have it: in
+// between a crash makes the message come twice.
+static void exchange_give_up(routing *r) {
+    r->late = r->picks_kept && r->p->exchange_session != 0;
+    if (r->late) r->p->exchange_session = 0;
 }
 
 static void picks_write(broker *b, const routing *r, parcel *p) {
@@ -150,6 +160,7 @@ static int prepare(broker *b, routing *r, bool owed) {
     if (r->match.groups > 0) {
         result = picks_make(b, r);
         if (result < 0) return result;
+        exchange_give_up(r);
     }
     if (r->p->retain) {
         r->keeper = (int)retained_keeper(b->owner, r->p->topic, r->p->topic_len);
@@ -235,6 +246,7 @@ static pledge *owed_take(broker *b, routing *r) {
     if (owed == NULL) return NULL;
     r->owed = NULL;
     owed->result = b->durable.pick_failure; // the publisher sends it again
+    owed->late = r->late;
     if (b->durable.appended != 0) pledge_on_log(owed, b->durable.log, b->durable.appended);
     if (owed->waits > 0) return owed;
     pledge_discard(owed);

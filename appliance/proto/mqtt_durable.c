@@ -496,8 +496,12 @@ static void write_subscription(const subscription_view *v, void *context) {
 }
 
 static void write_lists(mqtt_snapshot *out, mqtt_session *s) {
-    mqtt_snapshot_count(out, mqtt_inbound_open(s));
-    for (u32 i = 0; i < mqtt_inbound_open(s); i++) mqtt_snapshot_id(out, s->in->ids[i]);
+    u32 late = 0, open = mqtt_inbound_open(s);
+    for (u32 i = 0; i < open; i++) late += mqtt_inbound_is_late(s, s->in->ids[i]);
+    mqtt_snapshot_count(out, open - late);
+    for (u32 i = 0; i < open; i++) {
+        if (late == 0 || !mqtt_inbound_is_late(s, s->in->ids[i])) mqtt_snapshot_id(out, s->in->ids[i]);
+    }
     write_flight(out, s);
     const backlog *l = &s->keep->backlog;
     mqtt_snapshot_count(out, l->used);

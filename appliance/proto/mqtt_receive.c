@@ -211,9 +211,18 @@ static u8 refusal_of(const conn *c, const mqtt_publish *p, mqtt_bytes topic) {
 
 // --- acknowledgements ---
 
-// In a pledge's word: what is to be sent.
+// In a pledge's word: what is to be sent, and whether the log is to know of the exchange before.
+#define WORD_LATE (1u << 31)
+_Static_assert((u32)MQTT_AUTH << 24 < WORD_LATE, "room for it beside the type");
+
 static u32 word_of(mqtt_type type, u16 id, u8 reason) {
     return (u32)type << 24 | (u32)reason << 16 | id;
+}
+
+bool mqtt_inbound_is_late(const mqtt_session *s, u16 id) {
+    const pledge *p = s->in == NULL ? NULL : s->in->owed.head;
+    while (p != NULL && ((p->word & WORD_LATE) == 0 || (u16)p->word != id)) p = p->next;
+    return p != NULL;
 }
 
 // What could not be written, or a session had no room for, is not acknowledged: a client of 5.0 is told and may send
@@ -228,9 +237,10 @@ static int refuse(mqtt_session *s, int failure, u8 *reason) {
 }
 
 static int answer_settled(mqtt_session *s, u32 word, int failure) {
-    mqtt_type type = (mqtt_type)(word >> 24);
+    mqtt_type type = (mqtt_type)((word & ~WORD_LATE) >> 24);
     u8 reason = (u8)(word >> 16);
     u16 id = (u16)word;
+    if (failure == 0 && (word & WORD_LATE) != 0) mqtt_durable_change_id(s, MQTT_CHANGE_RECEIVED, id);
     // Acknowledged, a message under this identifier would be taken for this one after a crash: the client comes back.
     if (failure == -EDQUOT && type == MQTT_PUBCOMP) {
         return mqtt_conn_fail(s->conn, MQTT_REASON_QUOTA_EXCEEDED, CLOSE_LOG, "no room to keep the exchange's end");
@@ -274,7 +284,7 @@ static int answer(mqtt_session *s, mqtt_type type, u16 id, u8 reason, pledge *ow
         if (owed != NULL) pledge_forget(owed);
         return CLOSE_NO_MEMORY;
     }
-    pledge_line_add(&in->owed, owed, word_of(type, id, reason));
+    pledge_line_add(&in->owed, owed, word_of(type, id, reason) | (owed->late ? WORD_LATE : 0));
     return 0;
 }
 
@@ -286,7 +296,7 @@ static int publish_answer(conn *c, const mqtt_publish *p, u8 reason, pledge *owe
     if (s->version != MQTT_5) reason = 0;
     if (p->qos == 2 && reason < MQTT_REASON_UNSPECIFIED) {
         id_add(s->in, p->packet_id);
-        mqtt_durable_change_id(s, MQTT_CHANGE_RECEIVED, p->packet_id);
+        if (owed == NULL || !owed->late) mqtt_durable_change_id(s, MQTT_CHANGE_RECEIVED, p->packet_id);
     }
     return answer(s, p->qos == 1 ? MQTT_PUBACK : MQTT_PUBREC, p->packet_id, reason, owed);
 }

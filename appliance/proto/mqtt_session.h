@@ -212,6 +212,7 @@ int mqtt_receive_pubrel(conn *c, const mqtt_ack *ack);
 void mqtt_inbound_free(mqtt_session *s);
 void mqtt_inbound_detach(mqtt_session *s); // forgets what belongs to the connection
 u32 mqtt_inbound_open(const mqtt_session *s);
+bool mqtt_inbound_is_late(const mqtt_session *s, u16 id); // the log is not to know of it yet
 bool mqtt_inbound_put(mqtt_session *s, u16 id);  // an open exchange; false: no memory
 void mqtt_inbound_take(mqtt_session *s, u16 id); // it is complete; harmless when it is not open
 // Whether a packet has to wait until acknowledgements that are owed have been sent.
