@@ -109,6 +109,10 @@ int resolve_start(const char *host, u16 port, resolve_job **out) {
     return 0;
 }
 
+bool resolve_is_of(const resolve_job *job, const char *host, u16 port) {
+    return strcmp(job->host, host) == 0 && strtoul(job->port, NULL, 10) == port;
+}
+
 bool resolve_is_done(const resolve_job *job) {
     return __atomic_load_n(&job->state, __ATOMIC_ACQUIRE) == JOB_DONE;
 }
@@ -116,7 +120,8 @@ bool resolve_is_done(const resolve_job *job) {
 int resolve_result(const resolve_job *job, const resolve_address **addresses, const char **why) {
     *addresses = job->addresses;
     *why = job->error != 0 ? gai_strerror(job->error) : "no address";
-    return job->count > 0 ? (int)job->count : -ENOENT;
+    if (job->count > 0) return (int)job->count;
+    return job->error == EAI_AGAIN ? -ETIMEDOUT : -ENOENT;
 }
 
 void resolve_drop(resolve_job *job) {

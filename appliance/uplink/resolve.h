@@ -26,8 +26,10 @@ bool resolve_literal(const char *host, u16 port, resolve_address *out);
 int resolve_start(const char *host, u16 port, resolve_job **out);
 // Whether it has ended; any number of times.
 bool resolve_is_done(const resolve_job *job);
-// Of one that has ended: how many addresses, in the order of RFC 6724; or -ENOENT with the reason in *why
-// (static).
+// Whether it is about that name and port: one that hangs is waited for again instead of starting another.
+bool resolve_is_of(const resolve_job *job, const char *host, u16 port);
+// Of one that has ended: how many addresses, in the order of RFC 6724; or with the reason in *why (static) -ENOENT, or
+// -ETIMEDOUT: no name server has said anything about it.
 int resolve_result(const resolve_job *job, const resolve_address **addresses, const char **why);
 // The owner is done with it, ended or not. NULL is allowed.
 void resolve_drop(resolve_job *job);

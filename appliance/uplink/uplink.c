@@ -71,6 +71,15 @@ static uplink_event failed(uplink *u, uplink_error error) {
     return UPLINK_EV_FAILED;
 }
 
+static resolve_job **resolve_now(uplink *u) {
+    return &u->resolve[u->url_index];
+}
+
+static void resolve_forget(uplink *u) {
+    resolve_drop(*resolve_now(u));
+    *resolve_now(u) = NULL;
+}
+
 static uplink_event do_resolve(uplink *u) {
     const endpoint *e = endpoint_now(u);
     char url[UPLINK_TEXT_BYTES];
@@ -88,30 +97,29 @@ static uplink_event do_resolve(uplink *u) {
         u->address_count = 1;
         return UPLINK_EV_RESOLVED;
     }
-    int result = resolve_start(e->host, e->port, &u->resolve);
+    resolve_job **job = resolve_now(u);
+    // One that hangs yet is waited for. What has been answered meanwhile is looked up anew if it was a no.
+    bool hangs = *job != NULL && resolve_is_of(*job, e->host, e->port) && !resolve_is_done(*job);
+    if (!hangs) resolve_forget(u);
+    int result = hangs ? 0 : resolve_start(e->host, e->port, job);
     if (result == 0) return UPLINK_EV_COUNT;
     return failed(u, result == -EAGAIN ? UPLINK_ERROR_RESOLVE_BUSY : UPLINK_ERROR_NO_MEMORY);
-}
-
-static void resolve_forget(uplink *u) {
-    resolve_drop(u->resolve);
-    u->resolve = NULL;
 }
 
 static void resolve_look(uplink *u) {
     const resolve_address *found;
     const char *why;
-    if (!resolve_is_done(u->resolve)) {
+    if (!resolve_is_done(*resolve_now(u))) {
         timer_arm(u->owner->wheel, &u->timer, MIN(u->deadline_ns, u->owner->now_ns + RESOLVE_LOOK_NS));
         return;
     }
-    int count = resolve_result(u->resolve, &found, &why);
+    int count = resolve_result(*resolve_now(u), &found, &why);
     if (count > 0) {
         memcpy(u->addresses, found, (size_t)count * sizeof(*found));
         u->address_count = (u32)count;
     } else {
         uplink_detail(u, "%s: %s", endpoint_now(u)->host, why);
-        u->error = UPLINK_ERROR_RESOLVE_FAILED;
+        u->error = count == -ETIMEDOUT ? UPLINK_ERROR_RESOLVE_TIMEOUT : UPLINK_ERROR_RESOLVE_FAILED;
     }
     resolve_forget(u);
     uplink_event_run(u, count > 0 ? UPLINK_EV_RESOLVED : UPLINK_EV_FAILED);
@@ -130,7 +138,6 @@ static int socket_make(const uplink *u, int family) {
 
 static uplink_event do_dial(uplink *u) {
     const resolve_address *to = &u->addresses[u->address_next++];
-    resolve_forget(u);
     timer_set(u, u->conf.connect_timeout_ms * NS_PER_MS);
     int fd = socket_make(u, to->addr.ss_family);
     int result = fd < 0 ? fd : io_attach(u->owner->engine, &u->dial, fd, &dial_callbacks);
@@ -280,7 +287,6 @@ static bool was_good(const uplink *u) {
 }
 
 static uplink_event do_choose(uplink *u) {
-    resolve_forget(u);
     bool good = was_good(u), next_address = u->address_next < u->address_count;
     u64 wait_ns = SOON_NS;
     u->up_ns = 0;
@@ -302,8 +308,15 @@ static uplink_event do_choose(uplink *u) {
     return UPLINK_EV_COUNT;
 }
 
+void uplink_resolve_drop(uplink *u) {
+    for (u32 i = 0; i < ARRAY_LEN(u->resolve); i++) {
+        resolve_drop(u->resolve[i]);
+        u->resolve[i] = NULL;
+    }
+}
+
 static uplink_event do_forget(uplink *u) {
-    resolve_forget(u);
+    uplink_resolve_drop(u);
     timer_cancel(u->owner->wheel, &u->timer);
     drain_stop(u);
     u->address_count = u->address_next = u->url_index = 0;
@@ -352,7 +365,7 @@ void uplink_on_timer(timer_node *node, void *context) {
         resolve_look(u);
         return;
     }
-    if (u->state == UPLINK_RESOLVING) resolve_forget(u);
+    if (u->state == UPLINK_RESOLVING) uplink_detail(u, "%s", endpoint_now(u)->host);
     uplink_event_run(u, UPLINK_EV_DUE);
 }
 

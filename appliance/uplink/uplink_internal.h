@@ -78,7 +78,7 @@ struct uplink {
     // where to
     endpoint urls[UPLINK_URLS_MAX];
     u32 url_count, url_index;
-    resolve_job *resolve;
+    resolve_job *resolve[UPLINK_URLS_MAX]; // of each URL; one that hangs is kept, so that no attempt adds another
     resolve_address addresses[RESOLVE_ADDRESSES_MAX];
     u32 address_count, address_next;
     backoff backoff;
@@ -145,6 +145,7 @@ struct uplinks {
 void uplink_event_run(uplink *u, uplink_event event);
 // Ends the attempt or connection. detail may be NULL.
 void uplink_fail(uplink *u, uplink_error error, const char *detail);
+void uplink_resolve_drop(uplink *u); // look-ups under way
 void uplink_detail(uplink *u, const char *format, ...) PRINTF_LIKE(2, 3);
 void uplink_text_set(char *to, const char *text); // UPLINK_TEXT_BYTES
 static inline void uplink_dropped(uplink *u, uplink_drop reason) {

@@ -139,7 +139,7 @@ void uplinks_destroy(uplinks *all) {
     if (all == NULL) return;
     for (u32 i = 0; i < all->count; i++) {
         uplink *u = all->at[i];
-        resolve_drop(u->resolve);
+        uplink_resolve_drop(u);
         uplink_files_free(u);
         window_free(&u->window);
         free(u);
