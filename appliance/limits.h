@@ -119,6 +119,7 @@
 #define LIMIT_STREAM_FROM_BYTES 2048u      // of a `from`
 #define LIMIT_STREAM_CLOCK_STEP_MS 60000u  // a larger step of the clock makes retention by age rest
 #define LIMIT_STREAM_CLOCK_REST_MS 3600000u // so long
+#define LIMIT_STREAM_CLOCK_WRONG_MS (30ull * 86400000) // after a larger one ages are counted anew
 
 // --- configuration ---
 #define LIMIT_CONFIG_BYTES (1u << 20)      // a longer file is refused

@@ -127,6 +127,15 @@ static u64 retain_age(const stream_index *x, u64 oldest_ms, u64 now_ms) {
     return x->last_time_ms <= oldest_ms ? x->last_offset + 1 : offset;
 }
 
+static u64 age_anew(u64 time_ms, u64 now_ms, bool forward) {
+    return forward ? MAX(time_ms, now_ms) : MIN(time_ms, now_ms);
+}
+
+void stream_index_ages_anew(stream_index *x, u64 now_ms, bool forward) {
+    for (u32 i = 0; i < x->count; i++) x->marks[i].time_ms = age_anew(x->marks[i].time_ms, now_ms, forward);
+    if (x->last_offset != 0) x->last_time_ms = age_anew(x->last_time_ms, now_ms, forward);
+}
+
 u64 stream_index_retain(const stream_index *x, u64 max_bytes, u64 max_age_ms, u64 now_ms) {
     u64 by_bytes = 0, by_age = 0;
     if (x->count == 0) return 0;

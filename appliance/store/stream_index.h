@@ -49,6 +49,8 @@ const stream_mark *stream_index_next(const stream_index *x, u64 offset);
 // The offset that the partition may begin with. max_bytes, max_age_ms: 0 = no bound. now_ms 0: no judgement by
 // age. Returns 0 when all may stay.
 u64 stream_index_retain(const stream_index *x, u64 max_bytes, u64 max_age_ms, u64 now_ms);
+// The age of all there is counts from now_ms: forward: of all that seems older; else: of all that seems to come yet.
+void stream_index_ages_anew(stream_index *x, u64 now_ms, bool forward);
 // Messages below the offset are gone; it is a mark's, or behind the newest message.
 void stream_index_trim(stream_index *x, u64 offset);
 

@@ -295,6 +295,7 @@ bool stream_record_replay(streams *s, const u8 *data, u32 len) {
 
 static void replay(void *context, const store_record *r) {
     streams *s = context;
+    s->replayed_ms = r->time_ms;
     if (stream_record_replay(s, r->data, r->len)) return;
     log_warn("worker %u: a record of a stream at %llu was not understood, and is left out", s->owner->index,
              (unsigned long long)r->pos);

@@ -19,21 +19,29 @@
 
 // --- the clock ---
 
-// Whether the wall clock may be used to judge ages now.
-static bool clock_is_steady(streams *s) {
-    stream_clock *c = &s->clock;
-    u64 mono_ns = s->owner->now_ns;
-    i64 apart_ms = (i64)(clock_real_ns() / NS_PER_MS) - (i64)(mono_ns / NS_PER_MS);
-    i64 step_ms = c->seen ? apart_ms - c->apart_ms : 0;
-    c->apart_ms = apart_ms;
-    c->seen = true;
-    if (step_ms > (i64)LIMIT_STREAM_CLOCK_STEP_MS || step_ms < -(i64)LIMIT_STREAM_CLOCK_STEP_MS) {
-        c->rest_until_ns = mono_ns + LIMIT_STREAM_CLOCK_REST_MS * NS_PER_MS;
-        log_warn(
-            "worker %u: the clock has been set by %lld s: for %u minutes no messages of streams go for their age",
-            s->owner->index, (long long)(step_ms / 1000), LIMIT_STREAM_CLOCK_REST_MS / 60000u);
+// What the clock has been set by decades was not lived through: the age of what is there counts from now on, and is
+// written down so.
+static void ages_anew(streams *s, u64 now_ms, bool forward) {
+    for (u32 i = 0; i < s->count; i++) {
+        stream_index_ages_anew(&s->parts[i]->index, now_ms, forward);
+        s->parts[i]->state_dirty = true;
+        stream_part_count(s->parts[i]);
     }
-    return mono_ns >= c->rest_until_ns;
+}
+
+// The wall clock's time if it may be used to judge ages now, else 0.
+static u64 time_to_judge_by(streams *s) {
+    u64 now_ms = clock_real_ns() / NS_PER_MS;
+    i64 step_ms;
+    stream_clock_verdict verdict =
+        stream_clock_look(&s->clock, s->owner->now_ns / NS_PER_MS, now_ms, s->replayed_ms, &step_ms);
+    if (verdict == CLOCK_FORWARD || verdict == CLOCK_BACK) ages_anew(s, now_ms, verdict == CLOCK_FORWARD);
+    if (step_ms != 0) {
+        log_warn("worker %u: the clock has been set by %lld s: for %u minutes no messages of streams go for their "
+                 "age%s", s->owner->index, (long long)(step_ms / 1000), LIMIT_STREAM_CLOCK_REST_MS / 60000u,
+                 verdict == CLOCK_RESTS ? "" : ", which is counted from now on");
+    }
+    return verdict == CLOCK_STEADY ? now_ms : 0;
 }
 
 // --- by bytes and age ---
@@ -177,7 +185,7 @@ static void sweep(timer_node *node, void *context) {
 static void tick(timer_node *node, void *context) {
     (void)context;
     streams *s = CONTAINER_OF(node, streams, timer);
-    u64 now_ms = clock_is_steady(s) ? clock_real_ns() / NS_PER_MS : 0;
+    u64 now_ms = time_to_judge_by(s);
     for (u32 i = 0; i < s->count; i++) {
         part_retain(s, s->parts[i], now_ms);
         part_lag(s->parts[i]);

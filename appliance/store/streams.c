@@ -143,6 +143,7 @@ void streams_replay_message(streams *s, const message_stream *refs, u32 count, c
         stream_part *p = stream_part_find(s, refs[i].stream);
         if (p == NULL || refs[i].offset < p->next) continue;
         part_append(p, refs[i].offset, place);
+        s->replayed_ms = place->time_ms;
     }
 }
 

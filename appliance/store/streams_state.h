@@ -4,6 +4,7 @@
 //   streams.c         matching, offsets, life, configuration     stream_records.c  what is written to the log
 //   stream_index.c    where messages lie                         stream_retain.c   what goes, and when
 //   stream_from.c     where to begin                             stream_feed.c     reading for others
+//   stream_clock.c    whether ages can be judged
 //
 // A part is one partition that lives in this worker's log. It is never freed while the worker runs, and its
 // place in the table never changes, so that other threads may look at its name and its counters.
@@ -12,6 +13,7 @@
 
 #include "base/timer.h"
 #include "store/stream_ask.h"
+#include "store/stream_clock.h"
 #include "store/stream_index.h"
 #include "store/streams.h"
 
@@ -69,12 +71,6 @@ typedef struct stream_part {
     stream_counters counters;
 } stream_part;
 
-typedef struct stream_clock { // steps of the wall clock (stream_retain.c)
-    i64 apart_ms;         // wall minus monotonic at the last look
-    u64 rest_until_ns;    // monotonic
-    bool seen;
-} stream_clock;
-
 struct streams {
     worker *owner;
     store *log;
@@ -85,6 +81,7 @@ struct streams {
     void (*released)(worker *w, const store_record *r);
     timer_node timer;     // once a second: retention, what could not be written
     stream_clock clock;
+    u64 replayed_ms;      // UNIX time of the last record before this start, by the clock of then; 0 = none
     timer_node sweep_timer;
     store_reader *sweeper; // reads what retention has given up
     stream_part *sweeping; // of this one; NULL: nothing to do

@@ -157,7 +157,7 @@ static uplink_drop unwanted(const uplink *u, const uplink_message *m) {
     if (m->given_up) return UPLINK_DROP_RETENTION;
     if (m->expires_ms != 0 && m->expires_ms <= clock_real_ns() / NS_PER_MS) return UPLINK_DROP_EXPIRED;
     if (down_is_marked(u, m->props, m->props_len, m->props_present)) return UPLINK_DROP_LOOP;
-    if (m->qos == 0 && !u->conf.qos0_buffer && m->time_ms < u->up_real_ms) return UPLINK_DROP_QOS0_BACKLOG;
+    if (m->qos == 0 && !u->conf.qos0_buffer && m->pos < u->up_pos) return UPLINK_DROP_QOS0_BACKLOG;
     return UPLINK_DROP_COUNT;
 }
 
@@ -303,8 +303,8 @@ void drain_pump(uplink *u) {
 void drain_open(uplink *u) {
     worker *w = u->owner;
     u->pump_timer.callback = pump_due;
-    u->up_real_ms = clock_real_ns() / NS_PER_MS;
     if (w->store == NULL) return; // nothing is kept: nothing to send
+    u->up_pos = store_end(w->store);
     if (u->conf.order == UPLINK_NEWEST && u->ranges.count < RANGES_MAX / 2) slice(u);
     u->live = store_reader_open(w->store, ranges_open(&u->ranges)->after + 1, ready, u);
     if (u->live == NULL) {

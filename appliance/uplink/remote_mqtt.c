@@ -160,7 +160,7 @@ static void connack_take(uplink *u, const mqtt_connack *a) {
 static mqtt_properties props_more(const uplink *u, const uplink_message *m, mqtt_property_list *list) {
     (void)mqtt_property_put_pair(list, text_bytes(UPLINK_VIA), text_bytes(u->via));
     if (m->expires_ms != 0) {
-        u64 now_ms = clock_real_ns() / NS_PER_MS;
+        u64 now_ms = MAX(clock_real_ns() / NS_PER_MS, m->time_ms); // a clock that has gone back makes it no longer
         u64 left_s = m->expires_ms > now_ms ? (m->expires_ms - now_ms + 999) / 1000 : 1;
         (void)mqtt_property_put_number(list, MQTT_MESSAGE_EXPIRY, (u32)MIN(left_s, (u64)UINT32_MAX - 1));
     }

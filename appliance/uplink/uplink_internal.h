@@ -78,7 +78,7 @@ struct uplink {
     // where to
     endpoint urls[UPLINK_URLS_MAX];
     u32 url_count, url_index;
-    resolve_job *resolve[UPLINK_URLS_MAX]; // of each URL; one that hangs is kept, so that no attempt adds another
+    resolve_job *resolve[UPLINK_URLS_MAX]; // of each URL; one that hangs is kept for the next attempt
     resolve_address addresses[RESOLVE_ADDRESSES_MAX];
     u32 address_count, address_next;
     backoff backoff;
@@ -122,7 +122,7 @@ struct uplink {
     u64 saved_low;          // ranges_low of the last record
     u64 mark, mark_count;   // a record of ours, and the count of messages before it: met when read (account_mark)
     bool pumping;
-    u64 up_real_ms;         // UNIX time when the connection came up
+    u64 up_pos;             // the log's end when the connection came up
     timer_node save_timer, pump_timer;
     u64 rate_ns;            // rate: time up to which it is used
     uplink_metrics metrics;

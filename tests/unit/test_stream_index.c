@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "random.h"
+#include "store/stream_clock.h"
 #include "store/stream_index.h"
 
 #define MESSAGES 300000u
@@ -142,6 +143,57 @@ static void test_wrong_clocks(void **state) {
     stream_index_free(&x);
 }
 
+// A clock that goes from 1970 to today, or years ahead, and back: what is judged and when.
+static void test_the_clock_is_set(void **state) {
+    (void)state;
+    const u64 minute = 60000, hour = 60 * minute, day = 24 * hour, year = 365 * day;
+    stream_clock c = {0};
+    u64 mono = 5000, wall = T0;
+    i64 step;
+    assert_int_equal(stream_clock_look(&c, mono, wall, 0, &step), CLOCK_STEADY);
+    // Small steps, as a slewed clock and a busy machine make them.
+    assert_int_equal(stream_clock_look(&c, mono += 1000, wall += 1400, 0, &step), CLOCK_STEADY);
+    assert_int_equal(step, 0);
+    // A machine that was paused: no age is judged for an hour, and then as it stands.
+    assert_int_equal(stream_clock_look(&c, mono += 1000, wall += 3 * day, 0, &step), CLOCK_RESTS);
+    assert_int_equal(step, 3 * day - 1000);
+    assert_int_equal(stream_clock_look(&c, mono += hour - 1, wall += hour - 1, 0, &step), CLOCK_RESTS);
+    assert_int_equal(step, 0);
+    assert_int_equal(stream_clock_look(&c, mono += 1, wall += 1, 0, &step), CLOCK_STEADY);
+    assert_int_equal(stream_clock_look(&c, mono += 1000, wall += 56 * year, 0, &step), CLOCK_FORWARD);
+    assert_int_equal(stream_clock_look(&c, mono += 1000, wall += 1000, 0, &step), CLOCK_RESTS);
+    assert_int_equal(stream_clock_look(&c, mono += 1000, wall -= 56 * year, 0, &step), CLOCK_BACK);
+    assert_int_equal(stream_clock_look(&c, mono += hour, wall += hour, 0, &step), CLOCK_STEADY);
+    // Starts: the last time in the log is days, or years away.
+    c = (stream_clock){0};
+    assert_int_equal(stream_clock_look(&c, 5, T0 + 20 * day, T0, &step), CLOCK_STEADY);
+    c = (stream_clock){0};
+    assert_int_equal(stream_clock_look(&c, 5, T0 + 40 * day, T0, &step), CLOCK_FORWARD);
+    assert_int_equal(stream_clock_look(&c, 5 + hour, T0 + 40 * day + hour, T0, &step), CLOCK_STEADY);
+    c = (stream_clock){0};
+    assert_int_equal(stream_clock_look(&c, 5, T0 - year, T0, &step), CLOCK_BACK);
+}
+
+static void test_ages_are_counted_anew(void **state) {
+    (void)state;
+    const u64 minute = 60000, day = 86400000, age = 7 * day, now = T0 + 20000 * day;
+    stream_index_free(&x);
+    for (u64 i = 1; i <= 20; i++) append(i, T0 + i * minute); // by a clock of long ago
+    assert_int_equal(stream_index_retain(&x, 0, age, now), 21); // all of them, if it were believed
+    stream_index_ages_anew(&x, now, true);
+    assert_int_equal(stream_index_retain(&x, 0, age, now + minute), 0);
+    for (u64 i = 21; i <= 30; i++) append(i, now + day + i);
+    assert_int_equal(stream_index_retain(&x, 0, age, now + age - 1), 0);
+    assert_int_equal(stream_index_retain(&x, 0, age, now + age), 20); // exact to the distance of two marks
+    // It stood ahead and has come back: what seems to come yet is of now.
+    stream_index_ages_anew(&x, now - 10000 * day, false);
+    assert_int_equal(stream_index_retain(&x, 0, age, now - 10000 * day + minute), 0);
+    assert_int_equal(stream_index_retain(&x, 0, age, now - 10000 * day + age), 31);
+    stream_index_free(&x);
+    stream_index_ages_anew(&x, now, true); // nothing is there
+    assert_int_equal(x.last_time_ms, 0);
+}
+
 static void test_grows_fine_again(void **state) {
     (void)state;
     fill(MESSAGES, 5);
@@ -182,7 +234,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_finds_offsets), cmocka_unit_test(test_finds_times),
         cmocka_unit_test(test_retains_bytes), cmocka_unit_test(test_retains_age),
-        cmocka_unit_test(test_wrong_clocks),  cmocka_unit_test(test_grows_fine_again),
+        cmocka_unit_test(test_wrong_clocks),  cmocka_unit_test(test_the_clock_is_set),
+        cmocka_unit_test(test_ages_are_counted_anew), cmocka_unit_test(test_grows_fine_again),
         cmocka_unit_test(test_restores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
