@@ -115,7 +115,8 @@ def test_several_workers(run_gateway, mosquitto):
         all_up(gateway)
         settled(gateway, few + many - held)
         until(lambda: len(set(numbers(there))) >= held, "all has come")
-        assert sorted(set(numbers(there))) == list(range(few + many - held, few + many))
+        # The partition with the oldest message gives all of an excess: which messages stay is exact for each partition only.
+        assert len(set(numbers(there))) == held and few + many - 1 in numbers(there)
         assert dropped(gateway) == {"retention": few + many - held}
 
 

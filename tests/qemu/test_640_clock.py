@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wall clock jumps by years while the gateway runs, both ways, and stands elsewhere again at the next start: sessions
-that expire in a day are still there, nothing acknowledged is lost, and a stream without an age limit keeps everything."""
+that expire in a day are still there, nothing acknowledged is lost, a stream keeps everything, without an age limit and with one of a
+week, and an uplink to a real Mosquitto goes on over all of it."""
 import json
 import socket
 
 import pytest
 
+from blackbox.remotes import Collector, Mosquitto
 from blackbox.streams import V5, Client
 from blackbox.wait import until
 from harness.disk import MIB, make_disk
@@ -17,6 +19,8 @@ ARCH, MACHINE = "x86_64", "q35"
 YEAR_S = 365 * 86400
 CONF = """
 stream kept { topics = ["t/#"]; max_age = 0; }
+stream aged { topics = ["t/#"]; max_age = 7d; }
+uplink cloud { kind = mqtt; url = ["mqtt://10.0.2.2:%d"]; streams = ["aged"]; client_id = "gw-%%n"; backoff_max = 1s; keepalive = 2s; }
 listener mqtt { protocol = mqtt; bind = "0.0.0.0:1883"; anonymous = yes; }
 admin { bind = "0.0.0.0:9600"; anonymous = yes; }
 """
@@ -52,8 +56,21 @@ def receive(vm, name, count):
 
 
 def stream(vm):
-    lines = [json.loads(line) for line in vm.get("/api/streams/kept/messages?from=earliest&limit=1000").text().splitlines()]
-    return sorted(int(m["payload"]) for m in lines[:-1])
+    """What both streams hold: the same."""
+    held = []
+    for name in ("kept", "aged"):
+        lines = [json.loads(line) for line in vm.get(f"/api/streams/{name}/messages?from=earliest&limit=1000").text().splitlines()]
+        held.append(sorted(int(m["payload"]) for m in lines[:-1]))
+    assert held[0] == held[1]
+    return held[0]
+
+
+def uplinked(vm, there, count):
+    """All has arrived, nothing was dropped, and the connection stands."""
+    there.wait(str(n) for n in range(count))
+    row = json.loads(vm.get("/api/uplinks").text())["uplinks"][0]
+    assert row["lag_messages"] == 0 and row["workers_up"] >= 1, row
+    assert all(sum(w["dropped"].values()) == 0 and w["retries"] < 20 for w in row["workers"]), row
 
 
 def in_order(got, numbers):
@@ -65,9 +82,14 @@ def in_order(got, numbers):
 
 @pytest.mark.guard(400)
 def test_years_forward_and_back(tmp_path):
+    with Mosquitto() as broker, Collector(broker.port, "t/#") as there:
+        years_forward_and_back(tmp_path, broker, there)
+
+
+def years_forward_and_back(tmp_path, broker, there):
     disk = str(tmp_path / "disk")
     make_disk(disk, 96 * MIB)
-    initrd = overlay(str(tmp_path / "initrd"), {"etc/sluice/sluice.conf": CONF.encode(), "meddle": helper("meddle", ARCH)})
+    initrd = overlay(str(tmp_path / "initrd"), {"etc/sluice/sluice.conf": (CONF % broker.port).encode(), "meddle": helper("meddle", ARCH)})
 
     def machine(*extra):
         return Vm(ARCH, MACHINE, memory=192, disks=[{"file": disk, "cache": "writeback"}], initrd=initrd,
@@ -92,6 +114,7 @@ def test_years_forward_and_back(tmp_path):
         publish(vm, 40, 20)
         in_order(receive(vm, "first", 20), range(40, 60))
         assert stream(vm) == list(range(60))
+        uplinked(vm, there, 60)
         vm.cut_power()
     # The next start has the right time again: ten years after the last record.
     with machine() as vm:
@@ -101,5 +124,6 @@ def test_years_forward_and_back(tmp_path):
         set_clock(vm, -8 * YEAR_S)
         publish(vm, 80, 20)
         assert stream(vm) == list(range(100))
+        uplinked(vm, there, 100)
         assert vm.get("/readyz").status == 200
         Client.end_all()
