@@ -232,7 +232,8 @@ int durable_store(broker *b, const publication *p, const route_hits *hits, u64 t
     places.count = received || streams_taking(in) == 0
                        ? 0 : streams_take(in, p->topic, p->topic_len, places.at, LIMIT_STREAM_REFS);
     if (p->qos > 0 && counter_get(&d->subscribers) > 0) hits_reserve(b, hits, p, stored);
-    int result = d->claim_failure;
+    int result = d->claim_failure, unready = received ? 0 : streams_unready(in, p->topic, p->topic_len, p->qos);
+    if (result == 0 && p->qos > 0) result = unready;
     u32 bytes = 0;
     if (result == 0 && d->claims.used == 0 && places.count == 0 && !others) return 0;
     if (result == 0) result = state_missing(b);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "broker/durable.h"
 #include "proto/mqtt_durable.h"
 
@@ -290,8 +291,10 @@ static void unmark(mqtt_session *s, mqtt_entry *e) {
     e->resend = false;
 }
 
-static void lose(mqtt_session *s) {
-    counter_add(&durable_of(s)->lost, 1);
+static void lose(mqtt_session *s, u32 count) {
+    counter_add(&durable_of(s)->lost, count);
+    log_error("session %.*s: %u messages can not be read from the log and are lost", (int)s->client.id_len,
+              s->id, count);
 }
 
 // An entry in flight whose record is at hand. False: no room in the output.
@@ -300,7 +303,7 @@ static bool entry_send_record(mqtt_session *s, mqtt_entry *e, const store_record
     message_waiting w;
     int result = CLOSE_IO_ERROR;
     if (read_record(s, record, &r, &w)) result = send_record(s, e, &r, &w);
-    else lose(s);
+    else lose(s, 1);
     if (result == CLOSE_SLOW_CONSUMER) return false;
     if (result != 0) {
         mqtt_count_unsent(s, result);
@@ -336,7 +339,7 @@ static void queue_send_record(mqtt_session *s, const store_record *record) {
     message_waiting w;
     backlog_ref ref;
     if (!read_record(s, record, &r, &w)) {
-        lose(s);
+        lose(s, 1);
         drop_oldest(s, 1, MQTT_DROP_NO_MEMORY);
         return;
     }
@@ -377,7 +380,7 @@ static bool block_take(mqtt_session *s, backlog_chunk *c, const store_record *re
 static void block_lose(mqtt_session *s, backlog_chunk *c) {
     u32 count = backlog_lose(&s->keep->backlog, c, mqtt_pool(s));
     mqtt_change change = {.kind = MQTT_CHANGE_DROPPED, .number = count};
-    counter_add(&durable_of(s)->lost, count);
+    lose(s, count);
     mqtt_durable_change(s, &change);
     mqtt_keep_account(s->keep);
 }
@@ -386,7 +389,7 @@ static void block_lose(mqtt_session *s, backlog_chunk *c) {
 static void take_fetched(mqtt_session *s, mqtt_entry *flight, int result, const store_record *record) {
     backlog_chunk *c;
     if (flight != NULL) {
-        if (result < 0) lose(s);
+        if (result < 0) lose(s, 1);
         if (result < 0) mqtt_flight_end(s, flight);
         else if (mqtt_session_online(s)) (void)entry_send_record(s, flight, record); // its connection may be closing
         return;
@@ -399,7 +402,7 @@ static void take_fetched(mqtt_session *s, mqtt_entry *flight, int result, const 
         return;
     }
     if (result < 0) {
-        lose(s);
+        lose(s, 1);
         drop_oldest(s, 1, MQTT_DROP_NO_MEMORY);
     } else if (record->origin == ref->origin && mqtt_session_online(s) && mqtt_window_is_open(s)) {
         queue_send_record(s, record);

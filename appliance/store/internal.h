@@ -191,6 +191,8 @@ void keeper_moved(store *s, const store_record *r, store_pos to);
 void store_wake_readers(store *s);
 buffer *buffer_open(store *s); // the one that fills; NULL when none is begun
 const u8 *store_in_memory(store *s, store_pos pos, size_t *available);
+// What is not on disk yet, at pos or next behind it: *from is where it begins. NULL: nothing.
+const u8 *store_in_memory_next(store *s, store_pos pos, store_pos *from, size_t *available);
 void commit_try(store *s);
 int buffers_map(store *s);
 void buffers_unmap(buffer *list);

@@ -109,6 +109,18 @@ const u8 *store_in_memory(store *s, store_pos pos, size_t *available) {
     return NULL;
 }
 
+const u8 *store_in_memory_next(store *s, store_pos pos, store_pos *from, size_t *available) {
+    const buffer *next = NULL;
+    for (u32 i = 0; i < s->buffer_count + s->retry_count; i++) {
+        const buffer *b = i < s->buffer_count ? buffer_nth(s, i) : &s->retry[i - s->buffer_count];
+        if (b->start + b->used > pos && (next == NULL || b->start < next->start)) next = b;
+    }
+    if (next == NULL) return NULL;
+    *from = MAX(pos, next->start);
+    *available = (size_t)(next->start + next->used - *from);
+    return next->memory + SEGMENT_HEAD_BYTES + (*from - next->start);
+}
+
 // --- appending ---
 
 static u64 batch_bytes(const store *s, u32 size) {

@@ -127,13 +127,33 @@ static void fetch_arrived(read_op *r, int result) {
         return;
     }
     record_scan_result scanned = look(f, r->data, r->got, &view, &bytes);
-    if (scanned == SCAN_MORE && r->got == r->want && bytes > r->got) {
+    bool more = r->got == r->want && r->offset + r->want < r->seg->bytes;
+    if (scanned == SCAN_MORE && more && bytes > r->got) {
         if (!read_room(r, bytes)) fetch_end(r->s, f, -EIO, NULL);
         else read_start(r, r->seg, f->at, bytes);
         return;
     }
     if (scanned != SCAN_RECORD) fetch_end(r->s, f, scanned == SCAN_DAMAGED ? -EIO : -ENOENT, NULL);
     else fetch_end(r->s, f, 0, &view.record);
+}
+
+// Finds the copy in what is not on disk yet. Its run may have begun in an earlier batch than its own: on disk, or in
+// another buffer.
+static bool search_memory(store *s, const fetch *f, record_view *view) {
+    store_pos at = f->at, end = f->at + LIMIT_STORE_INDEX_STEP;
+    const u8 *data;
+    size_t available;
+    while (at < end && (data = store_in_memory_next(s, at, &at, &available)) != NULL && at < end) {
+        for (size_t offset = 0; offset < available;) {
+            u32 bytes = 0;
+            record_scan_result scanned = record_scan(data + offset, available - offset, at + offset, view, &bytes);
+            if (scanned != SCAN_RECORD && scanned != SCAN_PADDING) break;
+            if (scanned == SCAN_RECORD && view->from != 0 && view->record.origin == f->origin) return true;
+            offset += scanned == SCAN_RECORD ? view->size : bytes;
+        }
+        at += available;
+    }
+    return false;
 }
 
 // Where the record lies: a place in a segment, or one to search from.
@@ -165,8 +185,7 @@ int store_fetch(store *s, store_fetch_op *op, store_record *r) {
         return 1;
     }
     if (seg == NULL) return -ENOENT;
-    if (probe.search && (memory = store_in_memory(s, probe.at, &available)) != NULL &&
-        search(&probe, memory, (u32)available, &view, &bytes) == SCAN_RECORD) {
+    if (probe.search && search_memory(s, &probe, &view)) {
         *r = view.record;
         return 1;
     }

@@ -73,12 +73,14 @@ static int copy_one(store *s, const record_view *view) {
     const store_record *r = &view->record;
     record_moved moved = {.origin = r->origin, .from = r->pos};
     struct iovec part = {.iov_base = (void *)(uintptr_t)r->data, .iov_len = r->len};
-    store_pos to;
+    moved_entry rest = s->moved.rest;
+    store_pos to, behind = r->pos + view->size;
     int result = store_put(s, r->kind, RECORD_KEEP | RECORD_MOVED, STORE_VITAL | STORE_LAST, META_NONE, &moved,
                            r->time_ms, &part, 1, &to);
     if (result < 0) return result;
-    // What stands behind it in the victim, and is a copy too, is found there until it is its turn.
-    if (view->from != 0) moved_rest(&s->moved, r->origin + 1, r->pos + view->size);
+    // A copy that stands behind it in the victim is found there until its turn comes, whatever lies between.
+    if (view->from != 0) moved_rest(&s->moved, r->origin + 1, behind);
+    else if (segment_at(s, rest.to) == s->victim) moved_rest(&s->moved, rest.origin, behind);
     counter_add(&s->metrics.copied_records, 1);
     counter_add(&s->metrics.copied_bytes, r->len);
     keeper_moved(s, r, to);

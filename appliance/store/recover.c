@@ -211,6 +211,9 @@ static void take_record(recovery *rc, segment *seg, const record_view *view) {
         moved_add(&s->moved, r->origin, r->pos, new_segment);
         if (!counts && r->origin != view->from) moved_rest(&s->moved, r->origin + 1, view->from + view->size);
         else if (counts) moved_rest(&s->moved, rest.origin, rest.to);
+        else if (segment_at(s, rest.to) == segment_at(s, view->from)) {
+            moved_rest(&s->moved, rest.origin, view->from + view->size);
+        }
         s->origin_last_moved_segment = seg->base;
         // A copy by reclaim is no change of state: the checkpoint knows of it. One made after a failed write,
         // or by a conversion, is the record.

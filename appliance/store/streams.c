@@ -4,6 +4,7 @@
 // Invariant: an offset is given once. `next` moves only when the record that carries the offset is in the log.
 #include "store/streams.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,17 @@ u32 streams_take(const streams *s, const char *topic, u32 len, message_stream *r
 
 u32 streams_taking(const streams *s) {
     return s == NULL ? 0 : s->taking;
+}
+
+int streams_unready(streams *s, const char *topic, u32 len, u8 qos) {
+    int result = 0;
+    for (u32 i = 0; s != NULL && s->unready > 0 && i < s->count; i++) {
+        stream_part *p = s->parts[i];
+        if (!p->taking || p->known || !part_matches(p, topic, len)) continue;
+        result = p->write_failed == 0 ? -EAGAIN : p->write_failed == -ENOSPC ? -EDQUOT : p->write_failed;
+        if (qos == 0 || result != -EAGAIN) counter_add(&p->counters.refused, 1);
+    }
+    return result;
 }
 
 bool streams_wait_commit(const streams *s, const message_stream *refs, u32 count) {
@@ -228,9 +240,11 @@ static void part_configure(stream_part *p, const stream_config *conf) {
 
 // A message must not carry the number of a stream that the log does not know.
 void stream_own_gather(streams *s) {
-    s->taking = 0;
+    s->taking = s->unready = 0;
     for (u32 i = 0; i < s->count; i++) {
-        if (s->parts[i]->taking && s->parts[i]->known) s->own[s->taking++] = s->parts[i];
+        if (!s->parts[i]->taking) continue;
+        if (s->parts[i]->known) s->own[s->taking++] = s->parts[i];
+        else s->unready++;
     }
 }
 

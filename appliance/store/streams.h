@@ -45,6 +45,10 @@ u32 streams_take(const streams *s, const char *topic, u32 len, message_stream *r
 // Whether the publisher's answer has to wait for the commit: one of the streams has sync = commit.
 bool streams_wait_commit(const streams *s, const message_stream *refs, u32 count);
 void streams_appended(streams *s, const message_stream *refs, u32 count, const stream_place *place);
+// What a stream of the configuration answers that would have the message but takes none yet, because the log has not
+// taken its name: -EDQUOT (no room), -EIO, -EAGAIN, -ENOMEM; counted as refused unless it is a QoS 1 or 2 message that
+// comes again (-EAGAIN). 0: there is none. s may be NULL.
+int streams_unready(streams *s, const char *topic, u32 len, u8 qos);
 // The record could not be appended, and the message is given up: counted.
 void streams_refused(streams *s, const message_stream *refs, u32 count);
 // s may be NULL: none does.

@@ -76,6 +76,7 @@ struct streams {
     store *log;
     u32 count;            // atomic: parts that other threads may look at
     u32 taking;
+    u32 unready;          // configured, not known to the log
     stream_part *parts[LIMIT_STREAMS_KEPT];
     stream_part *own[LIMIT_STREAMS_MAX]; // those that take, the first `taking` ones
     void (*released)(worker *w, const store_record *r);

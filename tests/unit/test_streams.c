@@ -177,6 +177,35 @@ static void test_removed_and_back(void **state) {
     rig_destroy(g);
 }
 
+// A stream that is new while the disk takes nothing: what it would have had is refused, not promised.
+static void test_new_on_a_bad_disk(void **state) {
+    (void)state;
+    rig *g = rig_create(7, 12);
+    streams *s = (rig_open(g), g->w.streams);
+    disk_sim_configure(g->sim, &(disk_sim_config){.write_error_per_mille = 1000});
+    static const struct iovec one = {.iov_base = (void *)(uintptr_t)"x", .iov_len = 1};
+    store_pos pos;
+    assert_int_equal(store_append(g->w.store, STORE_MESSAGE, 0, &one, 1, &pos), 0);
+    rig_settle(g);
+    rig_stream(g, "new", "a/#\n", 0, 0);
+    streams_configure(s, &g->conf);
+    assert_int_equal(streams_taking(s), 0);
+    assert_int_equal(streams_unready(s, "other", 5, 1), 0);
+    assert_int_equal(streams_unready(s, "a/t", 3, 1), -EIO);
+    assert_int_equal(streams_unready(s, "a/t", 3, 0), -EIO);
+    assert_int_equal(counter_get(&s->parts[0]->counters.refused), 2);
+    assert_int_equal(streams_unready(NULL, "a/t", 3, 1), 0);
+    disk_sim_configure(g->sim, &(disk_sim_config){0});
+    for (u32 i = 0; i < 100 && streams_taking(s) == 0; i++) {
+        rig_turn(g, NS_PER_S);
+        rig_settle(g);
+    }
+    assert_int_equal(streams_unready(s, "a/t", 3, 1), 0);
+    assert_int_equal(rig_take(g, "a/t", "yes"), 1);
+    rig_close(g, true);
+    rig_destroy(g);
+}
+
 static void test_a_consumer_goes_on(void **state) {
     (void)state;
     rig *g = rig_create(7, 12);
@@ -372,6 +401,7 @@ int main(void) {
         cmocka_unit_test(test_takes_what_matches), cmocka_unit_test(test_reads_from_anywhere),
         cmocka_unit_test(test_waits_for_what_comes), cmocka_unit_test(test_goes_on_after_a_restart),
         cmocka_unit_test(test_bounds_are_kept), cmocka_unit_test(test_removed_and_back),
+        cmocka_unit_test(test_new_on_a_bad_disk),
         cmocka_unit_test(test_a_consumer_goes_on), cmocka_unit_test(test_an_ask_older_than_what_was_told),
         cmocka_unit_test(test_members_share),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_power_cuts),
