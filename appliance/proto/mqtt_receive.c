@@ -49,6 +49,7 @@ void mqtt_forward_free(worker *w, mqtt_forward *f) {
 // --- open QoS 2 exchanges and aliases ---
 
 static void owed_settled(pledge_line *line);
+static void owed_silence(mqtt_session *s);
 
 static mqtt_inbound *inbound_of(mqtt_session *s) {
     if (s->in != NULL) return s->in;
@@ -124,7 +125,7 @@ u32 mqtt_inbound_open(const mqtt_session *s) {
 void mqtt_inbound_detach(mqtt_session *s) {
     mqtt_inbound *in = s->in;
     if (in == NULL) return;
-    pledge_line_abandon(&in->owed);
+    owed_silence(s);
     for (u32 i = 0; i < in->alias_count; i++) {
         if (in->aliases[i].topic == NULL) continue;
         pool_free(mqtt_pool(s), in->aliases[i].topic, in->aliases[i].len);
@@ -137,6 +138,7 @@ void mqtt_inbound_detach(mqtt_session *s) {
 void mqtt_inbound_free(mqtt_session *s) {
     if (s->in == NULL) return;
     mqtt_inbound_detach(s);
+    pledge_line_abandon(&s->in->owed);
     pool_free(mqtt_pool(s), s->in->ids, s->in->id_size * sizeof(*s->in->ids));
     pool_free(mqtt_pool(s), s->in, sizeof(*s->in));
     s->in = NULL;
@@ -211,12 +213,33 @@ static u8 refusal_of(const conn *c, const mqtt_publish *p, mqtt_bytes topic) {
 
 // --- acknowledgements ---
 
-// In a pledge's word: what is to be sent, and whether the log is to know of the exchange before.
+// In a pledge's word, beside what is to be sent: the log is to know of the exchange before; nobody is there any more
+// who would hear it; it answers a repetition, whose message may be refused yet.
 #define WORD_LATE (1u << 31)
-_Static_assert((u32)MQTT_AUTH << 24 < WORD_LATE, "room for it beside the type");
+#define WORD_SILENT (1u << 30)
+#define WORD_AGAIN (1u << 29)
+_Static_assert((u32)MQTT_AUTH << 24 < WORD_AGAIN, "room for them beside the type");
 
 static u32 word_of(mqtt_type type, u16 id, u8 reason) {
     return (u32)type << 24 | (u32)reason << 16 | id;
+}
+
+static mqtt_type type_of(u32 word) {
+    return (mqtt_type)(word >> 24 & 15);
+}
+
+// Whether a message under this identifier has been taken and may be refused yet: its commit is under way.
+static bool id_is_owed(const mqtt_inbound *in, u16 id) {
+    const pledge *p = in->owed.head;
+    while (p != NULL && (type_of(p->word) != MQTT_PUBREC || (u16)p->word != id)) p = p->next;
+    return p != NULL;
+}
+
+// The connection has gone. Its answers are not sent, but open exchanges learn how their messages fared: the client
+// will ask again.
+static void owed_silence(mqtt_session *s) {
+    if (s->keep == NULL) pledge_line_abandon(&s->in->owed);
+    else for (pledge *p = s->in->owed.head; p != NULL; p = p->next) p->word |= WORD_SILENT;
 }
 
 bool mqtt_inbound_is_late(const mqtt_session *s, u16 id) {
@@ -236,20 +259,26 @@ static int refuse(mqtt_session *s, int failure, u8 *reason) {
     return mqtt_conn_fail(s->conn, *reason, log ? CLOSE_LOG : CLOSE_REJECTED, NULL);
 }
 
-static int answer_settled(mqtt_session *s, u32 word, int failure) {
-    mqtt_type type = (mqtt_type)((word & ~WORD_LATE) >> 24);
-    u8 reason = (u8)(word >> 16);
+// What the exchange of a PUBREC is from here on.
+static void exchange_settled(mqtt_session *s, u32 word, int failure) {
     u16 id = (u16)word;
     if (failure == 0 && (word & WORD_LATE) != 0) mqtt_durable_change_id(s, MQTT_CHANGE_RECEIVED, id);
+    if (failure == 0 || !id_is_open(s->in, id)) return;
+    id_remove(s->in, id);
+    mqtt_durable_change_id(s, MQTT_CHANGE_COMPLETED, id);
+}
+
+static int answer_settled(mqtt_session *s, u32 word, int failure) {
+    mqtt_type type = type_of(word);
+    u8 reason = (u8)(word >> 16);
+    u16 id = (u16)word;
+    if ((word & WORD_AGAIN) != 0 && failure == 0 && !id_is_open(s->in, id)) failure = -EIO; // refused meanwhile
+    if (type == MQTT_PUBREC) exchange_settled(s, word, failure);
     // Acknowledged, a message under this identifier would be taken for this one after a crash: the client comes back.
     if (failure == -EDQUOT && type == MQTT_PUBCOMP) {
         return mqtt_conn_fail(s->conn, MQTT_REASON_QUOTA_EXCEEDED, CLOSE_LOG, "no room to keep the exchange's end");
     }
     if (failure == 0 || type == MQTT_PUBCOMP) return mqtt_ack_send(s, type, id, reason);
-    if (type == MQTT_PUBREC) {
-        mqtt_inbound_take(s, id);
-        mqtt_durable_change_id(s, MQTT_CHANGE_COMPLETED, id);
-    }
     int result = refuse(s, failure, &reason);
     return result != 0 ? result : mqtt_ack_send(s, type, id, reason);
 }
@@ -262,7 +291,8 @@ static void owed_settled(pledge_line *line) {
     u32 word;
     int failure;
     while (s->conn == c && s->in == in && pledge_line_take(line, &word, &failure)) {
-        if (!mqtt_session_online(s)) continue;
+        if ((word & WORD_SILENT) != 0 && type_of(word) == MQTT_PUBREC) exchange_settled(s, word, failure);
+        if ((word & WORD_SILENT) != 0 || !mqtt_session_online(s)) continue;
         int reason = answer_settled(s, word, failure);
         if (reason == CLOSE_NO_MEMORY || reason == CLOSE_SLOW_CONSUMER) conn_close(c, (close_reason)reason);
         else if (reason > 0) conn_close_after_flush(c, (close_reason)reason);
@@ -275,17 +305,22 @@ bool mqtt_receive_waits(const mqtt_session *s) {
     return s->in != NULL && s->in->owed.count >= LIMIT_OWED_MAX;
 }
 
-// Answers now, or in its turn. owed: NULL, or what it waits for. 0 or what packet() returns.
-static int answer(mqtt_session *s, mqtt_type type, u16 id, u8 reason, pledge *owed) {
-    if (owed == NULL && (s->in == NULL || s->in->owed.count == 0)) return mqtt_ack_send(s, type, id, reason);
+// Answers in its turn. word: word_of, with flags. owed: NULL, or what it waits for. 0 or what packet() returns.
+static int answer_word(mqtt_session *s, u32 word, pledge *owed) {
     if (owed == NULL) owed = pledge_create(mqtt_broker(s));
     mqtt_inbound *in = inbound_of(s);
     if (owed == NULL || in == NULL) {
         if (owed != NULL) pledge_forget(owed);
         return CLOSE_NO_MEMORY;
     }
-    pledge_line_add(&in->owed, owed, word_of(type, id, reason) | (owed->late ? WORD_LATE : 0));
+    pledge_line_add(&in->owed, owed, word | (owed->late ? WORD_LATE : 0));
     return 0;
+}
+
+// Answers now, or in its turn.
+static int answer(mqtt_session *s, mqtt_type type, u16 id, u8 reason, pledge *owed) {
+    if (owed == NULL && (s->in == NULL || s->in->owed.count == 0)) return mqtt_ack_send(s, type, id, reason);
+    return answer_word(s, word_of(type, id, reason), owed);
 }
 
 // The one place where a message that was accepted, or refused, is answered.
@@ -375,6 +410,8 @@ int mqtt_receive_publish(conn *c, const mqtt_publish *p) {
     if (p->qos == 2) {
         if (id_is_open(s->in, p->packet_id)) {
             if (UNLIKELY(s->grant != NULL)) mqtt_rate_charge(s, p->payload.len);
+            u32 again = word_of(MQTT_PUBREC, p->packet_id, MQTT_REASON_SUCCESS) | WORD_AGAIN;
+            if (id_is_owed(s->in, p->packet_id)) return answer_word(s, again, NULL);
             return answer(s, MQTT_PUBREC, p->packet_id, MQTT_REASON_SUCCESS, NULL);
         }
         // 3.x clients can not be told of one; their packet identifiers are the limit.
