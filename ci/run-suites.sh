@@ -18,7 +18,7 @@ mkdir -p "$LOG_DIR"
 passed=0 failed=0 skipped=0
 results=$(mktemp -d)
 failures=$results/failures suite_pid='' beside_pids='' beside=()
-BESIDE_NICE=10
+BESIDE_NICE=19
 # timeout(1) passes the signal on to all that the suite started.
 end_suites() {
     # shellcheck disable=SC2086 # a list of numbers

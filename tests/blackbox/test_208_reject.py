@@ -172,7 +172,8 @@ def test_who_would_not_get_it_does_not_refuse_it(gateway):
     with client(gateway, "other").hello() as q:
         for i in range(1 + MAX):
             assert q.publish("v", b"%d" % i, 1) == 0
-        assert q.publish("v", b"x", 1) == QUOTA
+        # What another worker has answered counts for a millisecond more.
+        until(lambda: q.publish("v", b"x", 1) == QUOTA, "the full session has it refused")
     assert own.publish("v", b"mine", 1) == 0x10
 
 
