@@ -164,7 +164,7 @@ publication durable_publication(const broker *b, const message_record *r) {
 }
 
 static int record_append(broker *b, message_record *r, const message_stream *places, const message_waiting *waiting,
-                         store_pos *pos, u32 *bytes) {
+                         u32 flags, store_pos *pos, u32 *bytes) {
     u8 at_hand[HEAD_AT_HAND];
     u32 head_bytes = message_record_head_bytes(r);
     if (head_bytes == 0) return -EMSGSIZE;
@@ -173,7 +173,7 @@ static int record_append(broker *b, message_record *r, const message_stream *pla
     struct iovec parts[4];
     message_record_write(r, places, waiting, head, parts);
     *bytes = head_bytes + r->topic_len + r->props_len + r->payload_len;
-    int result = store_append(b->durable.log, STORE_MESSAGE, STORE_KEEP, parts, ARRAY_LEN(parts), pos);
+    int result = store_append(b->durable.log, STORE_MESSAGE, STORE_KEEP | flags, parts, ARRAY_LEN(parts), pos);
     if (head != at_hand) pool_free(b->memory, head, head_bytes);
     return result == -ENOSPC ? -EDQUOT : result;
 }
@@ -184,8 +184,8 @@ typedef struct stream_places {
     u32 count;
 } stream_places;
 
-static int claims_write(broker *b, const publication *p, u64 targets, const stream_places *places, store_pos *pos,
-                        u32 *bytes) {
+static int claims_write(broker *b, const publication *p, u64 targets, const stream_places *places, u32 flags,
+                        store_pos *pos, u32 *bytes) {
     durable_part *d = &b->durable;
     u32 count = d->claims.used;
     message_record r = record_of(b, p);
@@ -201,7 +201,7 @@ static int claims_write(broker *b, const publication *p, u64 targets, const stre
         waiting[i] = claim_at(b, i)->entry;
         waiting[i].ids = (const u32 *)d->ids.items + waiting[i].ids_at;
     }
-    int result = record_append(b, &r, places->at, waiting, pos, bytes);
+    int result = record_append(b, &r, places->at, waiting, flags, pos, bytes);
     if (count > 1) pool_free(b->memory, waiting, count * sizeof(*waiting));
     return result;
 }
@@ -221,6 +221,11 @@ static bool places_settle(broker *b, const publication *p, const stream_places *
     return true;
 }
 
+int durable_takes(const worker *there) {
+    store_state state = (store_state)counter_get(&store_metrics_get(there->store)->state);
+    return state == STORE_STATE_FULL ? -EDQUOT : state == STORE_STATE_FAILED ? -EIO : 0;
+}
+
 int durable_store(broker *b, const publication *p, const route_hits *hits, u64 targets, message **stored,
                   store_pos *pos) {
     durable_part *d = &b->durable;
@@ -237,7 +242,9 @@ int durable_store(broker *b, const publication *p, const route_hits *hits, u64 t
     u32 bytes = 0;
     if (result == 0 && d->claims.used == 0 && places.count == 0 && !others) return 0;
     if (result == 0) result = state_missing(b);
-    if (result == 0) result = claims_write(b, p, others ? targets : 0, &places, pos, &bytes);
+    // What comes from another worker's log has been taken: refused here, it would be delivered there and come again.
+    u32 flags = received ? STORE_VITAL : 0;
+    if (result == 0) result = claims_write(b, p, others ? targets : 0, &places, flags, pos, &bytes);
     bool waits = d->claims.used > 0 || others || streams_wait_commit(in, places.at, places.count);
     if (result < 0) *pos = 0;
     else if (waits) d->appended = *pos;
@@ -255,7 +262,7 @@ int durable_store_one(broker *b, subscriber *who, const publication *p, const me
     store_pos pos = 0;
     u32 bytes = 0;
     int result = state_missing(b);
-    if (result == 0) result = record_append(b, &r, NULL, w, &pos, &bytes);
+    if (result == 0) result = record_append(b, &r, NULL, w, 0, &pos, &bytes);
     if (result < 0) pos = 0;
     else b->durable.appended = pos;
     if (result < 0 && result != -EAGAIN) b->durable.pick_failure = result;

@@ -10,7 +10,7 @@
 // subscription, a retained message that is read) is written by the subscriber itself with durable_store_one.
 //
 // Without a log nothing of this is reached but for one branch in a publication's way. Owner thread, except
-// durable_expects.
+// durable_expects and durable_takes.
 #ifndef SLUICE_BROKER_DURABLE_H
 #define SLUICE_BROKER_DURABLE_H
 
@@ -37,6 +37,8 @@ void durable_drop(broker *b, store_pos pos, u32 part_bytes);
 
 // Whether that worker may put something of a publication into its log. Any thread.
 bool durable_expects(const broker *there, const publication *p);
+// Whether that worker's log takes new messages now: 0, -EDQUOT or -EIO. Any thread; it may change before one comes.
+int durable_takes(const worker *there);
 // A subscriber has become durable, or is no longer.
 void durable_count(broker *b, int change);
 // The log has no room for the state of sessions, or has some again: what would have to be kept is refused then.

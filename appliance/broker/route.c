@@ -113,7 +113,11 @@ static int parcel_make(broker *b, routing *r) {
         slot->store = (int)slot->target == r->keeper;
         if (b->durable.log == NULL || r->p->qos == 0) continue;
         bool expects = slot->store || durable_expects(b->owner->gw->workers[slot->target].broker, r->p);
-        if (expects) r->awaited_mask |= worker_bit(slot->target);
+        if (!expects) continue;
+        r->awaited_mask |= worker_bit(slot->target);
+        // One worker's log that takes what another's refuses would deliver it, and have it again.
+        int result = durable_takes(b->owner->gw->workers + slot->target);
+        if (result < 0 && r->p->refusable) return result;
     }
     return 0;
 }
