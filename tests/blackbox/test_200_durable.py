@@ -40,9 +40,7 @@ SETTINGS = {}
 def crash(gateway):
     """kill -9, and the same again on the same data."""
     Client.end_all()
-    gateway.process.kill()
-    gateway.process.wait()
-    gateway.forget_addresses()
+    gateway.crash()
     gateway.start()
 
 

@@ -28,10 +28,8 @@ def gateway(request, sluice):
 
 
 def crash(gateway):
-    gateway.process.kill()
-    gateway.process.wait()
+    gateway.crash()
     Client.end_all()
-    gateway.forget_addresses()
     gateway.start()
 
 
