@@ -54,18 +54,22 @@ def storm(clients, each, payload):
     return time.monotonic() - began
 
 
+# What the other workers let through in the last moment is not known to one, and may be too much; it is paid for afterwards.
+# So a second storm takes as long as both of them together are worth, whatever the first one got through at once.
 @pytest.mark.parametrize("listener, limit", [("address", "address"), ("all", "listener")])
 def test_messages_of_many_clients_together(gateway, listener, limit):
-    took = storm(fleet(gateway, listener, 8), 5, b"x")
-    assert took >= 0.9  # 40 messages, 20 of them at once
+    clients = fleet(gateway, listener, 8)
+    took = storm(clients, 5, b"x") + storm(clients[:2], 4, b"x")
+    assert took >= 1.1  # 48 messages, 20 of them at once: 1.4 s
     assert gateway.metric("sluice_rate_pauses_total", limit=limit) >= 1
 
 
 @pytest.mark.parametrize("listener, limit", [("bytes", "address"), ("allbytes", "listener")])
 def test_bytes_of_many_clients_together(gateway, listener, limit):
     before = gateway.metric("sluice_rate_pauses_total", limit=limit)
-    took = storm(fleet(gateway, listener, 5), 1, b"x" * 40000)
-    assert took >= 0.9
+    clients = fleet(gateway, listener, 5)
+    took = storm(clients, 8, b"x" * 5000) + storm(clients[:2], 4, b"x" * 5000)
+    assert took >= 1.1  # 240 kB, 100 of them at once: 1.4 s
     assert gateway.metric("sluice_rate_pauses_total", limit=limit) > before
 
 
