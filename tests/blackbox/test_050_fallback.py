@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where io_uring is refused: `auto` falls back to epoll-et and says why in its log, its status and `probe`; an
-explicit `uring` fails with the cause. Refusal comes from a seccomp filter, as in containers, and from
+explicit `uring` fails with the cause. Refusal comes from a seccomp filter, as in containers, or from
 kernel.io_uring_disabled."""
 import os
 import re
@@ -101,34 +101,25 @@ def test_no_ring_is_made_for_other_engines(sluice, deny, run_gateway):
         gateway.stop()
 
 
-def test_sysctl_refuses(sluice, run_gateway, make_gateway):
-    """kernel.io_uring_disabled = 2. It is system-wide, so it is set for the shortest possible time."""
-    if os.environ.get("BLACKBOX_SYSCTL", "1") == "0":
-        pytest.skip("BLACKBOX_SYSCTL=0: others use io_uring on this machine")
-    if engines.uring_refusal():
-        pytest.skip(f"io_uring is refused already: {engines.uring_refusal()}")
-    try:
-        with open(SYSCTL) as f:
-            before = f.read()
-        setting = open(SYSCTL, "w")
-    except OSError as e:
-        pytest.skip(f"kernel.io_uring_disabled: {e.strerror}")
-    explicit = make_gateway("uring")
-    try:
-        setting.write("2")
-        setting.flush()
-        gateway = run_gateway("auto", listeners=scenarios.LISTENERS)
-        with pytest.raises(Exited) as caught:
-            explicit.start()
-        probe = subprocess.run([sluice, "probe"], capture_output=True, text=True, timeout=GUARD_S)
-    finally:
-        setting.close()
-        with open(SYSCTL, "w") as f:
-            f.write(before)
+def test_sysctl_refuses(sluice, deny, run_gateway, make_gateway, tmp_path):
+    """kernel.io_uring_disabled = 2, as the gateway sees it: io_uring_setup fails with EPERM, and the sysctl says why.
+    The sysctl itself is the whole machine's and would take io_uring from whatever else runs on it; so a file that says
+    2 lies over it, in a mount namespace."""
+    disabled = tmp_path / "io_uring_disabled"
+    disabled.write_text("2\n")
+    command = ["unshare", "--mount", "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", str(disabled),
+               SYSCTL, deny, "setup", "EPERM", sluice]
+    mounts = subprocess.run([*command[:-4], "true"], capture_output=True, text=True)
+    if mounts.returncode:
+        pytest.skip(f"no mount namespace: {mounts.stderr.strip()}")
+    gateway = run_gateway("auto", command=command, listeners=scenarios.LISTENERS)
+    explicit = make_gateway("uring", command=command)
+    with pytest.raises(Exited) as caught:
+        explicit.start()
+    probe = subprocess.run([*command, "probe"], capture_output=True, text=True, timeout=GUARD_S)
     assert gateway.status()["engine"] == "epoll-et"
-    assert "EPERM" in gateway.status()["engine_why"]
-    assert "EPERM" in caught.value.stderr
-    assert "io_uring_disabled" in probe.stdout, probe.stdout
+    for said in (gateway.status()["engine_why"], caught.value.stderr, probe.stdout):
+        assert "EPERM" in said and "io_uring_disabled is 2" in said, said
     serves(gateway)
 
 
