@@ -8,7 +8,7 @@ import pytest
 from harness import config, engines, scenarios
 from harness.client import HEARTBEAT, Device, Ended, ack, frame, hello
 from harness.gateway import Gateway
-from harness.wait import until
+from harness.wait import GUARD_S, until
 
 ENGINES = [(e, w) for e in engines.selected() for w in (1, 2)]
 
@@ -138,27 +138,26 @@ def test_peers_hear_each_other(gateway):
     devices = {n: Device(gateway.address("peers")).say_hello(n) for n in names}
     try:
         # Until every device hears every other, subscriptions are still on their way.
+        probes = dict.fromkeys(names, 0)
         for name in names:
             def all_hear():
                 devices[name].send(frame(b"probe"))
+                probes[name] += 1
                 return all(_hears(d, b"probe") for d in devices.values())
             until(all_hear, f"all hear {name}", poll_s=0.02)
-        for device in devices.values():
-            while not device.is_quiet(0.1):
-                pass
-            device.pending = b""
         for name, device in devices.items():
             device.send(b"".join(frame(b"%s:%d" % (name.encode(), i)) for i in range(50)))
-        for device in devices.values():
-            heard, acks = {n: 0 for n in names}, 0
-            while sum(heard.values()) < 200 or acks < 50:
+        for own, device in devices.items():
+            heard, acked = dict.fromkeys(names, 0), 0
+            while sum(heard.values()) < 200 or acked < probes[own] + 50:
                 payload = device.recv_frame()
                 if len(payload) == 8 and payload[0] == 0:
-                    acks += 1
-                    continue
-                name, number = payload.decode().split(":")
-                assert int(number) == heard[name]
-                heard[name] += 1
+                    assert int.from_bytes(payload, "big") > acked
+                    acked = int.from_bytes(payload, "big")
+                elif payload != b"probe":
+                    name, number = payload.decode().split(":")
+                    assert int(number) == heard[name]
+                    heard[name] += 1
     finally:
         for device in devices.values():
             device.close()
@@ -176,7 +175,7 @@ def _hears(device, payload):
                 raise
             return False
         finally:
-            device.sock.settimeout(15)
+            device.sock.settimeout(GUARD_S)
 
 
 def test_admin_publish_reaches_a_device(gateway):

@@ -6,7 +6,7 @@ import time
 
 from conftest import shared_gateway
 from harness.client import HEARTBEAT, Device, ack, frame
-from harness.wait import until
+from harness.wait import in_time, until
 
 LISTENERS = {
     "idle": {"mode": "ack", "idle_timeout": "1s"},
@@ -18,9 +18,16 @@ gateway_process, gateway = shared_gateway(listeners=LISTENERS, workers=2)
 
 
 def test_paused_and_continued(gateway):
+    in_time(lambda pace: pause_and_continue(gateway, pace), 0.9)
+
+
+def pause_and_continue(gateway, pace):
+    """What a client has sent is no older than its timeout when the gateway is stopped."""
+    gateway.expect_no_conns()
     watch = gateway.watch_closes()
     stalls = gateway.metric("sluice_worker_stalls_total")
     bytes_in = gateway.metric("sluice_received_bytes_total")
+    pace.start()
     idle = [Device(gateway.address("idle")) for _ in range(COUNT)]
     started = [Device(gateway.address("packet")) for _ in range(COUNT)]
     silent = Device(gateway.address("idle"))
@@ -32,6 +39,7 @@ def test_paused_and_continued(gateway):
     until(lambda: gateway.metric("sluice_received_bytes_total") - bytes_in == 4 * len(idle + [silent]) +
           6 * len(started), "all bytes are read")
     gateway.signal(signal.SIGSTOP)
+    pace.end()
     try:
         for device in idle:
             device.send(HEARTBEAT)

@@ -99,12 +99,10 @@ def test_accept_rate(gateway):
     for _ in range(100):
         devices.append(Device(gateway.address("calm")))
     time.sleep(max(0.0, start + 0.3 - time.monotonic()))
+    opened = until(lambda: gateway.metric("sluice_conns_opened_total") - opened_before - watch.delta("accept_rate"), "one is served")
     took = time.monotonic() - start
-    opened = gateway.metric("sluice_conns_opened_total") - opened_before - \
-        sum(watch.deltas().get(r, 0) for r in ("accept_rate",))
-    # A second's worth may come as a burst, then 20 a second (and the clock ran on a little).
+    # A second's worth may come as a burst, then 20 a second.
     assert opened <= 20 + 20 * (took + 1), f"{opened} admitted in {took:.2f} s"
-    assert opened >= 1
     close_all(devices)
     gateway.expect_no_conns()
     # It ends by itself: some time later a new connection is served.

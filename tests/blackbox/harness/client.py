@@ -96,6 +96,7 @@ class Device:
             except ConnectionResetError as e:
                 raise Ended(f"reset after {len(data)} of {count} bytes: {data[:80]!r}") from e
             except socket.timeout as e:
+                self.pending = data  # for who reads on later
                 raise AssertionError(f"no more than {len(data)} of {count} bytes came") from e
             if not piece:
                 raise Ended(f"end after {len(data)} of {count} bytes: {data[:80]!r}")
@@ -103,8 +104,12 @@ class Device:
         return data
 
     def recv_frame(self):
-        (length,) = struct.unpack(">I", self.recv_exact(4))
-        return self.recv_exact(length)
+        head = self.recv_exact(4)
+        try:
+            return self.recv_exact(struct.unpack(">I", head)[0])
+        except AssertionError:
+            self.pending = head + self.pending
+            raise
 
     def recv_ack(self):
         payload = self.recv_frame()

@@ -88,7 +88,7 @@ def publish_in_order(gateway, count=1000, senders=("a1", "b2", "c3", "d4", "e5",
         monitor.say_hello("watcher")
         devices = [Device(gateway.address("devices")).say_hello(name) for name in senders]
         try:
-            wait_route(monitor, devices[0], senders)
+            wait_route(monitor, devices[0])
 
             def run(device, name):
                 device.send(b"".join(frame(f"{name}:{i}".encode()) for i in range(count)))
@@ -98,8 +98,6 @@ def publish_in_order(gateway, count=1000, senders=("a1", "b2", "c3", "d4", "e5",
             heard = {name: 0 for name in senders}
             while any(n < count for n in heard.values()):
                 name, number = monitor.recv_frame().decode().split(":")
-                if number == "probe":
-                    continue
                 assert int(number) == heard[name], f"{name}: {number} after {heard[name] - 1}"
                 heard[name] += 1
             for thread in threads:
@@ -117,22 +115,19 @@ def device_acks(device):
     return getattr(device, "next_ack", 1)
 
 
-def wait_route(monitor, device, names=()):
-    """A subscription of one worker is known to the others shortly after, not at, the hello's ack: publishes
-    probes until the monitor hears one."""
-    del names
+def wait_route(monitor, device):
+    """Publishes probes until the monitor hears one, and reads those that follow it: from then on it hears all."""
     device.next_ack = 1
 
     def heard():
-        device.send(frame(b"probe:probe"))
+        device.send(frame(b"probe %d" % device.next_ack))
         assert device.recv_ack() == device.next_ack
         device.next_ack += 1
         return not monitor.is_quiet(0.05)
     until(heard, "a publish reaches the monitor")
-    # Nothing of a probe may stay on its way.
-    while not monitor.is_quiet(0.1):
+    last = b"probe %d" % (device.next_ack - 1)
+    while monitor.recv_frame() != last:
         pass
-    monitor.pending = b""
 
 
 def takeover(gateway):
