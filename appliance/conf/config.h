@@ -126,6 +126,8 @@ typedef struct listener_config {
 
 // When a publisher whose message belongs to a stream is answered.
 typedef enum stream_sync { STREAM_SYNC_COMMIT, STREAM_SYNC_INTERVAL } stream_sync;
+// What gives way when a stream is at its bound of bytes: its oldest messages, or the new one.
+typedef enum stream_discard { STREAM_DISCARD_OLD, STREAM_DISCARD_NEW } stream_discard;
 
 // Messages that are kept to be read again (store/streams.h).
 typedef struct stream_config {
@@ -134,6 +136,7 @@ typedef struct stream_config {
     u64 max_bytes;            // of the whole process; 0 = no bound of its own; default 1g
     u64 max_age_ms;           // 0 = never too old; default 7d
     stream_sync sync;         // default commit
+    stream_discard discard;   // default old
 } stream_config;
 
 typedef enum network_dhcp6 { NETWORK_DHCP6_AUTO, NETWORK_DHCP6_ON, NETWORK_DHCP6_OFF } network_dhcp6;

@@ -78,6 +78,7 @@ static const setting_word dhcp6_words[] = {
 
 static const setting_word sync_words[] = {
     {"commit", STREAM_SYNC_COMMIT}, {"interval", STREAM_SYNC_INTERVAL}, {NULL, 0}};
+static const setting_word discard_words[] = {{"old", STREAM_DISCARD_OLD}, {"new", STREAM_DISCARD_NEW}, {NULL, 0}};
 
 // The sizes of int and of the enums written through a SETTING_WORD are the same.
 _Static_assert(sizeof(listener_protocol) == sizeof(int) && sizeof(frame_mode) == sizeof(int),
@@ -558,8 +559,15 @@ const setting schema_settings[] = {
              "topic under one of them, with any QoS, is kept, once."},
     {STREAM(max_bytes), .type = SETTING_BYTES64, .key = "max_bytes", .min = 64 * KIB, .max = 1024 * 1024 * GIB,
      .zero = "unlimited", .def = "1g",
-     .text = "Stream: bytes kept, all workers together, each with its share. Beyond it the oldest messages go. "
-             "`unlimited` leaves the bound to the disk: the log refuses what has no room."},
+     .text = "Stream: bytes kept, all workers together, each with its share. Beyond it the oldest messages go, or "
+             "new ones are refused (`discard`). `unlimited` leaves the bound to the disk: the log refuses what has no "
+             "room."},
+    {STREAM(discard), .type = SETTING_WORD, .key = "discard", .words = discard_words, .def = "old",
+     .text = "Stream: what gives way at `max_bytes`. `old`: the oldest messages, whether they were sent or not, so "
+             "that devices are always served and the newest is kept. `new`: only what every uplink of the stream has "
+             "sent and every named consumer has acknowledged; when that does not do, new messages of QoS 1 and 2 are "
+             "refused as with a full disk, those of QoS 0 are delivered and not kept, until there is room again. "
+             "Without uplink and consumer nothing goes for its size. `max_age` holds with both."},
     {STREAM(max_age_ms), .type = SETTING_MS64, .key = "max_age", .min = 1 * MS_S, .max = 36500 * MS_D,
      .zero = "unlimited", .def = "7d",
      .text = "Stream: messages older than this go. After a step of the clock of more than a minute nothing "

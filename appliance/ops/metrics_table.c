@@ -438,7 +438,7 @@ const metric_family metric_families[] = {
     EMIT("sluice_stream_taken_bytes_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_stream_taken_bytes,
          "Bytes of their records; a record in several streams counts for each."),
     EMIT("sluice_stream_refused_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_stream_refused,
-         "Messages that the log had no room for; their publishers of QoS 1 and 2 were told."),
+         "Messages that the log, or the stream (discard = new), had no room for; publishers of QoS 1 and 2 were told."),
     EMIT("sluice_stream_trimmed_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_stream_trimmed,
          "Messages given up by retention."),
     EMIT("sluice_stream_missing_total", METRIC_COUNTER, SCOPE_DEVICE, metrics_stream_missing,

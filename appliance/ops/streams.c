@@ -50,6 +50,7 @@ static void put_settings(json *j, yyjson_mut_val *o, const config *conf, const c
     else json_u64(j, o, "max_bytes", c->max_bytes);
     if (c->max_age_ms == 0) json_null(j, o, "max_age_seconds");
     else json_seconds(j, o, "max_age_seconds", c->max_age_ms * NS_PER_MS);
+    json_str(j, o, "discard", c->discard == STREAM_DISCARD_OLD ? "old" : "new");
     json_str(j, o, "sync", c->sync == STREAM_SYNC_COMMIT ? "commit" : "interval");
 }
 

@@ -107,6 +107,20 @@ const stream_mark *stream_index_find_time(const stream_index *x, u64 time_ms) {
     return last_mark(x);
 }
 
+// Places ascend as the offsets do, but where partitions of several logs became one; then it is a mark too early.
+const stream_mark *stream_index_find_pos(const stream_index *x, u64 pos) {
+    u32 n = 0;
+    while (n < x->count && x->marks[n].pos <= pos) n++;
+    return n == 0 ? NULL : &x->marks[n - 1];
+}
+
+u64 stream_index_holding(const stream_index *x, u64 bytes) {
+    for (u32 i = 0; i < x->count; i++) {
+        if (x->last_bytes_end - x->marks[i].bytes_before <= bytes) return x->marks[i].offset;
+    }
+    return x->last_offset + 1;
+}
+
 static u64 retain_bytes(const stream_index *x, u64 max_bytes) {
     for (u32 i = 0; i < x->count; i++) {
         if (x->last_bytes_end - x->marks[i].bytes_before <= max_bytes) return i == 0 ? 0 : x->marks[i].offset;

@@ -43,12 +43,17 @@ const stream_mark *stream_index_find(const stream_index *x, u64 offset);
 // The mark from which on a message of this time or later is found: the one before the first mark that is not
 // older. The clock may have gone back in between: from there on all are looked at. NULL: no mark.
 const stream_mark *stream_index_find_time(const stream_index *x, u64 time_ms);
+// The last mark whose record lies at or before a place in the log; NULL: none.
+const stream_mark *stream_index_find_pos(const stream_index *x, u64 pos);
 // The mark behind an offset; NULL: none. Whoever has read all before it may go on there.
 const stream_mark *stream_index_next(const stream_index *x, u64 offset);
 
 // The offset that the partition may begin with. max_bytes, max_age_ms: 0 = no bound. now_ms 0: no judgement by
 // age. Returns 0 when all may stay.
 u64 stream_index_retain(const stream_index *x, u64 max_bytes, u64 max_age_ms, u64 now_ms);
+// Where the partition has to begin to hold at most so many bytes (0: nothing): a mark's offset, or the one behind the
+// newest message where no mark does.
+u64 stream_index_holding(const stream_index *x, u64 bytes);
 // The age of all there is counts from now_ms: forward: of all that seems older; else: of all that seems to come yet.
 void stream_index_ages_anew(stream_index *x, u64 now_ms, bool forward);
 // Messages below the offset are gone; it is a mark's, or behind the newest message.

@@ -51,15 +51,15 @@ static u64 time_to_judge_by(streams *s) {
 // became. *alone: no other one holds anything.
 static u64 excess_bytes(const streams *s, const stream_part *p, bool *alone) {
     const gateway *gw = s->owner->gw;
-    u64 total = 0, own_ms = counter_get(&p->counters.first_ms);
+    u64 own_ms = counter_get(&p->counters.first_ms), total;
     bool oldest = true;
     *alone = true;
     if (p->conf.max_bytes == 0) return 0;
+    total = stream_bytes_total(s, p);
     for (u32 w = 0; w < gw->worker_count; w++) {
         for (u32 nth = 0;; nth++) {
             const stream_part *other = stream_part_named(gw->workers[w].streams, p->name, (u32)strlen(p->name), nth);
             if (other == NULL) break;
-            total += counter_get(&other->counters.bytes);
             u64 other_ms = counter_get(&other->counters.first_ms);
             if (other != p && other_ms != 0) *alone = false;
             if (other != p && other_ms != 0 && other_ms < own_ms) oldest = false;
@@ -68,24 +68,44 @@ static u64 excess_bytes(const streams *s, const stream_part *p, bool *alone) {
     return oldest && total > p->conf.max_bytes ? total - p->conf.max_bytes : 0;
 }
 
-static void part_retain(streams *s, stream_part *p, u64 now_ms) {
-    if (p->first == p->next) return;
+// What the bound of bytes asks it to give up: everything before the offset returned.
+static u64 first_by_bytes(const streams *s, const stream_part *p) {
     bool alone;
     u64 held = p->index.last_bytes_end - p->bytes_first, excess = excess_bytes(s, p, &alone);
     u64 keep = excess == 0 ? 0 : MAX(held - MIN(held, excess), 1u); // 0: no bound
-    u64 first = stream_index_retain(&p->index, keep, p->conf.max_age_ms, now_ms);
+    u64 first = stream_index_retain(&p->index, keep, 0, 0);
     // Behind its last mark a partition keeps what there is. With others that hold newer messages it must not: it would
     // be the oldest one for ever, and none would give.
     if (first <= p->first && excess > 0 && !alone) {
         const stream_mark *next = stream_index_next(&p->index, p->first);
         first = next != NULL ? next->offset : p->next;
     }
+    return first;
+}
+
+// discard = new: an eighth of the bound is to be free, as far as all have taken what is there. Each partition gives for
+// all of them: another one may have nothing that it could give.
+static u64 first_by_taken(const streams *s, const stream_part *p) {
+    u64 held = p->index.last_bytes_end - p->bytes_first, total = stream_bytes_total(s, p), max = p->conf.max_bytes;
+    if (max == 0 || total <= max - max / 8) return 0;
+    u64 excess = total - (max - max / 8);
+    return MIN(stream_index_holding(&p->index, held - MIN(held, excess)), stream_taken_to(s, p));
+}
+
+void stream_part_retain(streams *s, stream_part *p, u64 now_ms) {
+    if (p->first == p->next) return;
+    u64 by_age = stream_index_retain(&p->index, 0, p->conf.max_age_ms, now_ms);
+    u64 by_bytes = p->conf.discard == STREAM_DISCARD_NEW ? first_by_taken(s, p) : first_by_bytes(s, p);
+    u64 first = MAX(by_age, by_bytes);
     if (first <= p->first) return;
+    u64 sent = stream_sent_to(s, p);
+    if (first > sent) stream_unsent_gone(s, p, first - sent);
     const stream_mark *m = stream_index_find(&p->index, first);
     counter_add(&p->counters.trimmed, first - p->first);
     p->bytes_first = first == p->next || m == NULL ? p->index.last_bytes_end : m->bytes_before;
     p->first = first;
     p->trim_dirty = true;
+    stream_room_forget(p);
     stream_part_count(p);
 }
 
@@ -187,7 +207,8 @@ static void tick(timer_node *node, void *context) {
     streams *s = CONTAINER_OF(node, streams, timer);
     u64 now_ms = time_to_judge_by(s);
     for (u32 i = 0; i < s->count; i++) {
-        part_retain(s, s->parts[i], now_ms);
+        stream_part_retain(s, s->parts[i], now_ms);
+        stream_room_tick(s, s->parts[i]);
         part_lag(s->parts[i]);
     }
     stream_records_flush(s);

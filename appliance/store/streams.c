@@ -54,7 +54,8 @@ u32 streams_take(const streams *s, const char *topic, u32 len, message_stream *r
     if (s == NULL) return 0;
     for (u32 i = 0; i < s->taking && count < max; i++) {
         const stream_part *p = s->own[i];
-        if (part_matches(p, topic, len)) refs[count++] = (message_stream){.offset = p->next, .stream = p->number};
+        if (p->full || !part_matches(p, topic, len)) continue;
+        refs[count++] = (message_stream){.offset = p->next, .stream = p->number};
     }
     return count;
 }
@@ -63,8 +64,22 @@ u32 streams_taking(const streams *s) {
     return s == NULL ? 0 : s->taking;
 }
 
-int streams_unready(streams *s, const char *topic, u32 len, u8 qos) {
+static int refusal_full(streams *s, const char *topic, u32 len) {
     int result = 0;
+    for (u32 i = 0; i < s->taking && s->bounded > 0; i++) {
+        stream_part *p = s->own[i];
+        if (p->conf.discard != STREAM_DISCARD_NEW || !part_matches(p, topic, len)) continue;
+        p->full = !stream_part_room(s, p);
+        if (!p->full) continue;
+        stream_room_refused(s, p);
+        counter_add(&p->counters.refused, 1);
+        result = -EDQUOT;
+    }
+    return result;
+}
+
+int streams_refusal(streams *s, const char *topic, u32 len, u8 qos) {
+    int result = s == NULL ? 0 : refusal_full(s, topic, len);
     for (u32 i = 0; s != NULL && s->unready > 0 && i < s->count; i++) {
         stream_part *p = s->parts[i];
         if (!p->taking || p->known || !part_matches(p, topic, len)) continue;
@@ -177,6 +192,10 @@ void streams_on_release(streams *s, void (*released)(worker *w, const store_reco
     s->released = released;
 }
 
+void streams_on_sent(streams *s, u64 (*sent)(worker *w, u16 number)) {
+    s->sent = sent;
+}
+
 u64 stream_offset_in(const message_record *m, u16 number, u32 *at) {
     for (u32 i = 0; i < m->stream_count; i++) {
         message_stream ref = message_record_stream(m, i);
@@ -231,6 +250,7 @@ static stream_part *own_part(const streams *s, const char *name) {
 static void part_configure(stream_part *p, const stream_config *conf) {
     if (memcmp(&p->conf, conf, sizeof(*conf)) != 0) {
         p->conf = *conf;
+        stream_room_forget(p);
         filters_make(p);
         p->state_dirty = true;
     }
@@ -240,9 +260,10 @@ static void part_configure(stream_part *p, const stream_config *conf) {
 
 // A message must not carry the number of a stream that the log does not know.
 void stream_own_gather(streams *s) {
-    s->taking = s->unready = 0;
+    s->taking = s->unready = s->bounded = 0;
     for (u32 i = 0; i < s->count; i++) {
         if (!s->parts[i]->taking) continue;
+        if (s->parts[i]->conf.discard == STREAM_DISCARD_NEW) s->bounded++;
         if (s->parts[i]->known) s->own[s->taking++] = s->parts[i];
         else s->unready++;
     }

@@ -45,10 +45,11 @@ u32 streams_take(const streams *s, const char *topic, u32 len, message_stream *r
 // Whether the publisher's answer has to wait for the commit: one of the streams has sync = commit.
 bool streams_wait_commit(const streams *s, const message_stream *refs, u32 count);
 void streams_appended(streams *s, const message_stream *refs, u32 count, const stream_place *place);
-// What a stream of the configuration answers that would have the message but takes none yet, because the log has not
-// taken its name: -EDQUOT (no room), -EIO, -EAGAIN, -ENOMEM; counted as refused unless it is a QoS 1 or 2 message that
-// comes again (-EAGAIN). 0: there is none. s may be NULL.
-int streams_unready(streams *s, const char *topic, u32 len, u8 qos);
+// What a stream of the configuration answers that would have the message but takes none now: its log has not taken
+// its name yet, or it is full and discard = new. -EDQUOT (no room), -EIO, -EAGAIN, -ENOMEM; counted as refused unless
+// it is a QoS 1 or 2 message that comes again (-EAGAIN). 0: there is none. s may be NULL. Asked before streams_take,
+// which leaves those streams out.
+int streams_refusal(streams *s, const char *topic, u32 len, u8 qos);
 // The record could not be appended, and the message is given up: counted.
 void streams_refused(streams *s, const message_stream *refs, u32 count);
 // s may be NULL: none does.
@@ -59,6 +60,8 @@ void streams_replay_message(streams *s, const message_stream *refs, u32 count, c
 u64 streams_owners(const message_stream *refs, u32 count, u32 workers);
 // released: retention has taken the record from its last stream.
 void streams_on_release(streams *s, void (*released)(worker *w, const store_record *r));
+// sent: the place in the log up to which every uplink that reads the partition is through; UINT64_MAX: there is none.
+void streams_on_sent(streams *s, u64 (*sent)(worker *w, u16 number));
 
 // --- for readers: uplinks ---
 

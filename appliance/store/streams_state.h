@@ -4,7 +4,7 @@
 //   streams.c         matching, offsets, life, configuration     stream_records.c  what is written to the log
 //   stream_index.c    where messages lie                         stream_retain.c   what goes, and when
 //   stream_from.c     where to begin                             stream_feed.c     reading for others
-//   stream_clock.c    whether ages can be judged
+//   stream_clock.c    whether ages can be judged         stream_room.c     what everybody has taken, discard = new
 //
 // A part is one partition that lives in this worker's log. It is never freed while the worker runs, and its
 // place in the table never changes, so that other threads may look at its name and its counters.
@@ -42,11 +42,12 @@ typedef struct stream_counters {
     counter bytes;             // of the records that are there
     counter first_ms, last_ms; // UNIX time of the oldest mark and of the newest message; 0 = empty
     counter taken, taken_bytes; // since the start
-    counter refused;           // messages that the log had no room for
+    counter refused;           // messages that the log, or the stream itself, had no room for
     counter trimmed;           // messages gone by retention since the start
     counter missing;           // offsets that were not found when read: damage
     counter delivered;         // messages given to readers since the start
     counter consumers, lag_max; // named consumers; messages the last of them has not acknowledged
+    counter allowed;           // discard = new: bytes it may hold without looking at the others
     counter taking;            // 1: configured
 } stream_counters;
 
@@ -67,6 +68,11 @@ typedef struct stream_part {
     bool trim_dirty;      // `first` is not in the log yet
     bool state_dirty;     // its name or settings are not
     int write_failed;     // what was logged last
+    // discard = new (stream_room.c)
+    u64 allowed_ns;       // when counters.allowed was worked out; 0 = not yet
+    bool full;            // takes nothing now: as of the last stream_refusal
+    bool refusing;        // it was told
+    u64 unsent_gone, unsent_ns; // discard = old: messages that went unsent since that was told, and when it was
     stream_feed *feeds;
     stream_counters counters;
 } stream_part;
@@ -77,9 +83,11 @@ struct streams {
     u32 count;            // atomic: parts that other threads may look at
     u32 taking;
     u32 unready;          // configured, not known to the log
+    u32 bounded;          // with discard = new
     stream_part *parts[LIMIT_STREAMS_KEPT];
     stream_part *own[LIMIT_STREAMS_MAX]; // those that take, the first `taking` ones
     void (*released)(worker *w, const store_record *r);
+    u64 (*sent)(worker *w, u16 number);
     timer_node timer;     // once a second: retention, what could not be written
     stream_clock clock;
     u64 replayed_ms;      // UNIX time of the last record before this start, by the clock of then; 0 = none
@@ -120,6 +128,24 @@ stream_consumer *stream_consumer_find(const stream_part *p, const char *name, u3
 // --- stream_retain.c ---
 void stream_retain_start(streams *s);
 void stream_retain_stop(streams *s);
+// Gives up what is beyond the part's bounds now; now_ms 0: ages are not judged.
+void stream_part_retain(streams *s, stream_part *p, u64 now_ms);
+
+// --- stream_room.c ---
+// Bytes of all partitions of its stream, on all workers.
+u64 stream_bytes_total(const streams *s, const stream_part *p);
+// Offset before which every uplink has sent everything: a mark's, or p->next. UINT64_MAX: no uplink reads it.
+u64 stream_sent_to(const streams *s, const stream_part *p);
+// The same of uplinks and named consumers; p->first when there are none.
+u64 stream_taken_to(const streams *s, const stream_part *p);
+// False: discard = new, and there is no room for another message.
+bool stream_part_room(streams *s, stream_part *p);
+// The allowance is worked out anew: settings have changed, or it holds less.
+void stream_room_forget(stream_part *p);
+void stream_room_refused(streams *s, stream_part *p); // a message was refused for that
+void stream_room_tick(streams *s, stream_part *p);    // once a second
+// So many messages were given up that an uplink has not sent.
+void stream_unsent_gone(streams *s, stream_part *p, u64 messages);
 
 // --- stream_feed.c ---
 int stream_feeds_create(streams *s);

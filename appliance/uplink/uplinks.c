@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/siphash.h"
+#include "store/streams.h"
 #include "uplink/uplink_internal.h"
 
 #define RESTART_NS (20 * NS_PER_MS)
@@ -120,11 +121,29 @@ static uplink *add(uplinks *all, const uplink_config *conf) {
     return u;
 }
 
+static bool reads(const uplink *u, u16 number) {
+    for (u32 i = 0; i < u->stream_count; i++) {
+        if (u->streams[i] == number) return true;
+    }
+    return false;
+}
+
+// For the streams: the place up to which all uplinks of a partition are through.
+static u64 sent_to(worker *w, u16 number) {
+    u64 to = UINT64_MAX;
+    for (u32 i = 0; w->uplinks != NULL && i < w->uplinks->count; i++) {
+        const uplink *u = w->uplinks->at[i];
+        if (u->wanted && reads(u, number)) to = MIN(to, u->ranges_known ? ranges_low(&u->ranges) : 0);
+    }
+    return to;
+}
+
 int uplinks_create(worker *w, uplinks **out) {
     uplinks *all = calloc(1, sizeof(*all));
     if (all == NULL) return -ENOMEM;
     all->owner = w;
     keeper_init(all);
+    if (w->streams != NULL) streams_on_sent(w->streams, sent_to);
     // Before the log is replayed: its records are for those that are here.
     for (u32 i = 0; i < w->conf->uplink_count; i++) {
         if (add(all, &w->conf->uplinks[i]) != NULL) continue;

@@ -80,6 +80,7 @@ def test_the_newest_are_kept_and_the_rest_is_counted(run_gateway, mosquitto, ord
         publish(gateway, 20, 900)
         held = trimmed(gateway)
         assert 300 < held < 600
+        gateway.wait_log("stream telemetry: .* that an uplink has not sent")
         until(lambda: view(gateway)["lag_messages"] == held, "what is given up waits no more")
         if crash:
             gateway.process.kill()

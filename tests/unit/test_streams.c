@@ -147,6 +147,111 @@ static void test_bounds_are_kept(void **state) {
     rig_destroy(g);
 }
 
+// --- discard = new ---
+
+static u64 sent_pos;
+
+static u64 sent(worker *w, u16 number) {
+    (void)w;
+    (void)number;
+    return sent_pos;
+}
+
+// Publishes until it is refused; how many were taken. An allowance holds for a millisecond.
+static u32 fill(rig *g) {
+    for (u32 n = 0;; n++) {
+        assert_true(n < 10000);
+        rig_turn(g, NS_PER_MS);
+        int result = streams_refusal(g->w.streams, "a/t", 3, 1);
+        if (result == -EDQUOT) return n;
+        assert_int_equal(result, 0);
+        (void)rig_take(g, "a/t", "one of those that fill it");
+    }
+}
+
+static void test_refuses_what_has_no_room(void **state) {
+    (void)state;
+    rig *g = rig_create(31, 12);
+    message_stream refs[LIMIT_STREAM_REFS];
+    u32 count;
+    u64 first;
+    rig_stream(g, "a", "a/#\n", 64 << 10, 0);
+    rig_stream(g, "old", "a/#\n", 64 << 10, 0);
+    g->conf.streams[0].discard = STREAM_DISCARD_NEW;
+    g->conf.stream_count = 1;
+    rig_open(g);
+    streams_configure(g->w.streams, &g->conf);
+    stream_part *p = g->w.streams->parts[0];
+    u32 held = fill(g);
+    assert_true(held > 200 && held < 2000);
+    rig_turn(g, 2 * NS_PER_S);
+    assert_int_equal(rig_read_all(g, "a", EARLIEST, &first), held); // nobody has taken anything: nothing goes
+    // QoS 0 is refused as well, and then not taken; other topics are not concerned; another stream takes what this one
+    // does not.
+    assert_int_equal(streams_refusal(g->w.streams, "a/t", 3, 0), -EDQUOT);
+    assert_int_equal(rig_publish(g, "a/t", "", refs, &count), 0);
+    assert_int_equal(count, 0);
+    assert_int_equal(streams_refusal(g->w.streams, "b", 1, 1), 0);
+    g->conf.stream_count = 2;
+    streams_configure(g->w.streams, &g->conf);
+    assert_int_equal(streams_refusal(g->w.streams, "a/t", 3, 0), -EDQUOT);
+    assert_int_equal(streams_take(g->w.streams, "a/t", 3, refs, 4), 1);
+    assert_int_equal(refs[0].stream, g->w.streams->parts[1]->number);
+    g->conf.stream_count = 1;
+    streams_configure(g->w.streams, &g->conf);
+    assert_int_equal(counter_get(&p->counters.refused), 3);
+
+    streams_on_sent(g->w.streams, sent);
+    sent_pos = 0;
+    assert_int_equal(fill(g), 0);
+    assert_int_equal(p->first, 1);
+    sent_pos = p->index.marks[p->index.count / 16].pos; // less than the eighth that is to be free
+    u32 more = fill(g);
+    assert_true(more > 0 && more < held / 8);
+    assert_int_equal(rig_read_all(g, "a", EARLIEST, &first), p->next - p->first);
+    assert_int_equal(first, p->index.marks[0].offset);
+    assert_true(p->index.marks[0].pos == sent_pos);
+    assert_int_equal(fill(g), 0);
+    sent_pos = UINT64_MAX - 1; // all of it: an eighth goes at a time, so it goes on and on
+    for (u32 n = 0; n < 3 * held; n++) {
+        rig_turn(g, NS_PER_MS);
+        assert_int_equal(streams_refusal(g->w.streams, "a/t", 3, 1), 0);
+        (void)rig_take(g, "a/t", "one of those that fill it");
+        assert_true(counter_get(&p->counters.bytes) <= (64u << 10) + 512);
+    }
+    rig_close(g, true);
+    rig_destroy(g);
+}
+
+static void test_a_consumer_keeps_what_it_has_not_acknowledged(void **state) {
+    (void)state;
+    rig *g = rig_create(32, 12);
+    rig_stream(g, "a", "a/#\n", 64 << 10, 0);
+    g->conf.streams[0].discard = STREAM_DISCARD_NEW;
+    rig_open(g);
+    streams_configure(g->w.streams, &g->conf);
+    streams_on_sent(g->w.streams, sent);
+    stream_part *p = g->w.streams->parts[0];
+    stream_consumer *c = stream_consumer_get(p, "one", 3);
+    sent_pos = UINT64_MAX; // no uplink
+    c->acked = 1;
+    u32 held = fill(g);
+    c->acked = held / 2;
+    assert_true(fill(g) > 0);
+    assert_true(p->first <= held / 2 && p->first > 1);
+    c->acked = p->next;
+    sent_pos = p->index.marks[1].pos; // an uplink is further behind: that counts
+    (void)fill(g);
+    assert_true(p->first < held / 2);
+    c->acked = p->next;
+    sent_pos = UINT64_MAX;
+    assert_true(fill(g) > 0);
+    c->forgotten = true; // nobody is left
+    assert_int_equal(fill(g), 0);
+    rig_close(g, true);
+    rig_destroy(g);
+}
+
 static void test_removed_and_back(void **state) {
     (void)state;
     rig *g = rig_create(6, 12);
@@ -190,17 +295,17 @@ static void test_new_on_a_bad_disk(void **state) {
     rig_stream(g, "new", "a/#\n", 0, 0);
     streams_configure(s, &g->conf);
     assert_int_equal(streams_taking(s), 0);
-    assert_int_equal(streams_unready(s, "other", 5, 1), 0);
-    assert_int_equal(streams_unready(s, "a/t", 3, 1), -EIO);
-    assert_int_equal(streams_unready(s, "a/t", 3, 0), -EIO);
+    assert_int_equal(streams_refusal(s, "other", 5, 1), 0);
+    assert_int_equal(streams_refusal(s, "a/t", 3, 1), -EIO);
+    assert_int_equal(streams_refusal(s, "a/t", 3, 0), -EIO);
     assert_int_equal(counter_get(&s->parts[0]->counters.refused), 2);
-    assert_int_equal(streams_unready(NULL, "a/t", 3, 1), 0);
+    assert_int_equal(streams_refusal(NULL, "a/t", 3, 1), 0);
     disk_sim_configure(g->sim, &(disk_sim_config){0});
     for (u32 i = 0; i < 100 && streams_taking(s) == 0; i++) {
         rig_turn(g, NS_PER_S);
         rig_settle(g);
     }
-    assert_int_equal(streams_unready(s, "a/t", 3, 1), 0);
+    assert_int_equal(streams_refusal(s, "a/t", 3, 1), 0);
     assert_int_equal(rig_take(g, "a/t", "yes"), 1);
     rig_close(g, true);
     rig_destroy(g);
@@ -400,7 +505,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_takes_what_matches), cmocka_unit_test(test_reads_from_anywhere),
         cmocka_unit_test(test_waits_for_what_comes), cmocka_unit_test(test_goes_on_after_a_restart),
-        cmocka_unit_test(test_bounds_are_kept), cmocka_unit_test(test_removed_and_back),
+        cmocka_unit_test(test_bounds_are_kept), cmocka_unit_test(test_refuses_what_has_no_room),
+        cmocka_unit_test(test_a_consumer_keeps_what_it_has_not_acknowledged),
+        cmocka_unit_test(test_removed_and_back),
         cmocka_unit_test(test_new_on_a_bad_disk),
         cmocka_unit_test(test_a_consumer_goes_on), cmocka_unit_test(test_an_ask_older_than_what_was_told),
         cmocka_unit_test(test_members_share),
