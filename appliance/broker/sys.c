@@ -205,3 +205,10 @@ void sys_destroy(sys_topics *s) {
     timer_cancel(s->owner->wheel, &s->timer);
     free(s);
 }
+
+bool sys_is_bridge_state(const char *topic, u32 len) {
+    static const char front[] = "$SYS/broker/connection/", back[] = "/state";
+    const u32 front_len = sizeof(front) - 1, back_len = sizeof(back) - 1;
+    return len > front_len + back_len && memcmp(topic, front, front_len) == 0 &&
+           memcmp(topic + len - back_len, back, back_len) == 0;
+}

@@ -14,4 +14,8 @@ sys_topics *sys_create(worker *w);
 // NULL is allowed. The worker's timer wheel still exists.
 void sys_destroy(sys_topics *s);
 
+// Whether a topic is one by which the bridge of another broker says that it is connected, as Mosquitto's do:
+// $SYS/broker/connection/NAME/state. The only ones under $SYS that clients may publish to.
+bool sys_is_bridge_state(const char *topic, u32 len);
+
 #endif

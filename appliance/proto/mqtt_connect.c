@@ -17,6 +17,7 @@
 #include "base/siphash.h"
 #include "broker/deny.h"
 #include "broker/events.h"
+#include "broker/sys.h"
 #include "proto/mqtt_durable.h"
 #include "proto/mqtt_session.h"
 #include "proto/mqtt_write.h"
@@ -130,7 +131,8 @@ static refusal connect_check(const listener_config *conf, const mqtt_connect *k)
                          "retained messages are not available"};
     }
     const char *topic = (const char *)k->will_topic.data;
-    if (topic[0] == '$' || deny_topic(conf->deny_publish, topic, k->will_topic.len)) {
+    bool ours = topic[0] == '$' && !sys_is_bridge_state(topic, k->will_topic.len);
+    if (ours || deny_topic(conf->deny_publish, topic, k->will_topic.len)) {
         return (refusal){MQTT_REASON_NOT_AUTHORIZED, CLOSE_NOT_SUPPORTED, "will topic is refused"};
     }
     return (refusal){0};
@@ -181,8 +183,9 @@ static void session_configure(mqtt_session *s, const listener_config *conf, cons
     s->queued_messages_max = conf->max_queued_messages;
     s->queue_policy = (u8)conf->queue_policy;
     mqtt_queue_watch(s);
-    s->flags &= (u8)~MQTT_NO_PROBLEM_INFO;
+    s->flags &= (u8)~(MQTT_NO_PROBLEM_INFO | MQTT_BRIDGE);
     if (v5 && mqtt_property_number(p, MQTT_REQUEST_PROBLEM_INFO, 1) == 0) s->flags |= MQTT_NO_PROBLEM_INFO;
+    if (k->bridge) s->flags |= MQTT_BRIDGE;
 }
 
 // --- the answer ---

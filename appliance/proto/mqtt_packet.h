@@ -40,6 +40,7 @@ typedef struct mqtt_filters {
 typedef struct mqtt_connect {
     u8 version;
     bool clean_start; // 3.x: clean session
+    bool bridge;      // 3.x: bit 7 of the protocol level, by which Mosquitto marks its bridges; not in the standard
     bool has_will;
     bool will_retain;
     u8 will_qos;

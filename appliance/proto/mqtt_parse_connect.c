@@ -20,6 +20,8 @@ enum { // CONNECT flags (5.0 section 3.1.2.3)
     FLAG_USER_NAME = 0x80,
 };
 
+#define LEVEL_BRIDGE 0x80u
+
 static bool bytes_equal(mqtt_bytes bytes, const char *text) {
     return bytes.len == strlen(text) && memcmp(bytes.data, text, bytes.len) == 0;
 }
@@ -34,6 +36,9 @@ static void read_protocol(mqtt_reader *r, mqtt_packet *out) {
     }
     u8 level = cursor_u8(&r->in);
     if (r->in.overrun) return;
+    u8 plain = level & (u8)~LEVEL_BRIDGE;
+    out->connect.bridge = plain != level && plain == (named_3_1 ? MQTT_3_1 : MQTT_3_1_1);
+    if (out->connect.bridge) level = plain;
     bool known = named_3_1 ? level == MQTT_3_1 : level == MQTT_3_1_1 || level == MQTT_5;
     if (!known) {
         // A client newer than 5.0 understands the form of 5.0 (section 3.1.2.2).

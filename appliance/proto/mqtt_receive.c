@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "broker/deny.h"
+#include "broker/sys.h"
 #include "broker/topic.h"
 #include "proto/mqtt_durable.h"
 #include "proto/mqtt_stream.h"
@@ -192,7 +193,8 @@ static int topic_resolve(conn *c, const mqtt_publish *p, mqtt_bytes *topic) {
 static u8 refusal_of(const conn *c, const mqtt_publish *p, mqtt_bytes topic) {
     const listener_config *conf = mqtt_conf(c);
     const char *name = (const char *)topic.data;
-    bool ours = mqtt_stream_is(topic) || (topic.len >= 5 && memcmp(name, "$SYS/", 5) == 0) ||
+    bool ours = mqtt_stream_is(topic) ||
+                (topic.len >= 5 && memcmp(name, "$SYS/", 5) == 0 && !sys_is_bridge_state(name, topic.len)) ||
                 (topic.len >= 7 && memcmp(name, "$share/", 7) == 0) ||
                 (topic.len >= 8 && memcmp(name, "$events/", 8) == 0);
     if (ours || deny_topic(conf->deny_publish, name, topic.len)) return MQTT_REASON_NOT_AUTHORIZED;

@@ -50,6 +50,7 @@ enum { // mqtt_session.flags
     MQTT_SHARED_WAITS = 1u << 4,     // one of a shared subscription was refused
     MQTT_QUEUE_FULL = 1u << 5,       // counted as one that refuses messages
     MQTT_RETAINED_WAITS = 1u << 3,   // a retained message was refused for lack of room
+    MQTT_BRIDGE = 1u << 6,           // 3.x, another broker: nothing of its own comes back, and RETAIN stays as it was
 };
 
 struct mqtt_session {

@@ -301,10 +301,11 @@ static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, c
     // One that exists may be replaced at the limit; whether it does is known only by trying.
     if (item->code == 0 && item->of->over >= OVER_TRIES) item->code = MQTT_REASON_QUOTA_EXCEEDED;
     if (item->code != 0) return 0;
+    bool bridge = (s->flags & MQTT_BRIDGE) != 0;
     item->options = (subscription_options){
         .qos = (u8)MIN(f->qos, conf->max_qos),
-        .no_local = f->no_local,
-        .retain_as_published = f->retain_as_published,
+        .no_local = f->no_local || (bridge && f->share.len == 0),
+        .retain_as_published = f->retain_as_published || bridge,
         .retain_handling = f->retain_handling,
         .id = id,
     };

@@ -19,7 +19,7 @@ static void connect_body(mqtt_out *out, mqtt_version version, mqtt_type type, co
     const mqtt_connect *connect = packet;
     const char *name = version == MQTT_3_1 ? "MQIsdp" : "MQTT";
     mqtt_out_bytes(out, (mqtt_bytes){(const u8 *)name, (u32)strlen(name)});
-    mqtt_out_u8(out, (u8)version);
+    mqtt_out_u8(out, (u8)(version | (connect->bridge ? 0x80 : 0)));
     mqtt_out_u8(out, connect_flags(connect));
     mqtt_out_u16(out, connect->keep_alive_s);
     mqtt_out_properties(out, version, &connect->props);
@@ -39,6 +39,7 @@ int mqtt_write_connect(const mqtt_connect *connect, u8 *buf, u32 capacity) {
     if (connect->has_will && connect->will_qos > 2) return -EINVAL;
     bool password_alone = connect->password.data != NULL && connect->user_name.data == NULL;
     if (password_alone && version != MQTT_5) return -EINVAL;
+    if (connect->bridge && version == MQTT_5) return -EINVAL;
     return mqtt_out_packet(version, MQTT_CONNECT, 0, connect_body, connect, 0, buf, capacity);
 }
 

@@ -114,6 +114,7 @@ static inline u8 random_reason(mqtt_random *r, u32 type) {
 
 static inline void random_connect(mqtt_random *r, mqtt_connect *c) {
     *c = (mqtt_connect){.version = (u8)r->version, .clean_start = random_of(r, 2)};
+    c->bridge = r->version != MQTT_5 && random_of(r, 8) == 0;
     c->keep_alive_s = (u16)random_next(&r->state);
     c->props = random_props(r, MQTT_CONNECT, r->props);
     bool may_be_empty = r->version == MQTT_5 || (r->version == MQTT_3_1_1 && c->clean_start);

@@ -58,7 +58,7 @@ static inline bool same_filters(const mqtt_filters *a, const mqtt_filters *b) {
 }
 
 static inline bool same_connect(const mqtt_connect *a, const mqtt_connect *b) {
-    return a->version == b->version && a->clean_start == b->clean_start &&
+    return a->version == b->version && a->clean_start == b->clean_start && a->bridge == b->bridge &&
            a->has_will == b->has_will && a->will_retain == b->will_retain &&
            a->will_qos == b->will_qos && a->keep_alive_s == b->keep_alive_s &&
            same_props(&a->props, &b->props) && same_bytes(a->client_id, b->client_id) &&

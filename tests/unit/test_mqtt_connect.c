@@ -21,7 +21,11 @@ static void test_protocol(void **state) {
         {"MQTT-3.1.2-2", U, C, MQTT_FAULT_PROTOCOL_LEVEL, "10(s'MQTT' 06 02 003c () s'a')"},
         {"MQTT-3.1.2-2", U, C, MQTT_FAULT_PROTOCOL_LEVEL, "10(s'MQTT' 00 02 003c s'a')"},
         {"MQTT-3.1.2-2", U, C, MQTT_FAULT_PROTOCOL_LEVEL, "10(s'MQTT' 03 02 003c s'a')"},
-        {"MQTT-3.1.2-2", U, C, MQTT_FAULT_PROTOCOL_LEVEL, "10(s'MQTT' 84 02 003c s'a')"},
+        {"a bridge, 3.1.1", U, C, 0, "10(s'MQTT' 84 02 003c s'a')"},
+        {"a bridge, 3.1", U, C, 0, "10(s'MQIsdp' 83 02 003c s'a')"},
+        {"MQTT-3.1.2-2", U, C, MQTT_FAULT_PROTOCOL_LEVEL, "10(s'MQTT' 83 02 003c s'a')"},
+        {"MQTT-3.1.2-2", U, C, MQTT_FAULT_PROTOCOL_LEVEL, "10(s'MQTT' 85 02 003c () s'a')"},
+        {"3.1.1/MQTT-3.1.2-2", U, C, MQTT_FAULT_PROTOCOL_LEVEL, "10(s'MQIsdp' 84 02 003c s'a')"},
         {"3.1.1/MQTT-3.1.2-2", U, C, MQTT_FAULT_PROTOCOL_LEVEL, "10(s'MQIsdp' 04 02 003c s'a')"},
         {"3.1.1/MQTT-3.1.2-1", U, C, 0, V4("02", "s'a'")},
         {"3.1 section 3.1", U, C, 0, V3("02", "s'a'")},
@@ -165,8 +169,13 @@ static void test_fields(void **state) {
     assert_bytes(c->will_payload, "gone");
     assert_bytes(c->user_name, "user");
     assert_bytes(c->password, "secret");
+    assert_false(c->bridge);
+    p = row_parse(U, C, "10(s'MQTT' 84 02 003c s'id')", bytes);
+    assert_int_equal(p.version, MQTT_3_1_1);
+    assert_true(p.connect.bridge);
     p = row_parse(U, C, V3("02", "s'id'"), bytes);
     assert_int_equal(p.version, MQTT_3_1);
+    assert_false(p.connect.bridge);
     assert_null(p.connect.user_name.data);
     assert_null(p.connect.password.data);
     assert_null(p.connect.will_topic.data);
@@ -179,7 +188,7 @@ static void test_answers(void **state) {
         {"10(s'HTTP' 05 02 003c () s'a')", MQTT_UNKNOWN, 0},
         {"10(s'MQTT' 06 02 003c () s'a')", MQTT_5, 0x84},
         {"10(s'MQTT' 02 02 003c s'a')", MQTT_3_1_1, 1},
-        {"10(s'MQIsdp' 83 02 003c s'a')", MQTT_3_1_1, 1},
+        {"10(s'MQIsdp' 84 02 003c s'a')", MQTT_3_1_1, 1},
         {V4("00", "s''"), MQTT_3_1_1, 2},
         {V3("02", "s''"), MQTT_3_1, 2},
         {V4("03", "s'a'"), MQTT_3_1_1, 0},

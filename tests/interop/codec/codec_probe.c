@@ -46,7 +46,8 @@ static void props(const char *key, const mqtt_properties *list) {
 }
 
 static void connect_print(const mqtt_connect *c) {
-    printf("\"v\":%u,\"clean\":%u,\"ka\":%u,\"id\":", c->version, c->clean_start, c->keep_alive_s);
+    printf("\"v\":%u,\"bridge\":%u,\"clean\":%u,\"ka\":%u,\"id\":", c->version, c->bridge, c->clean_start,
+           c->keep_alive_s);
     hex(c->client_id);
     printf(",\"user\":");
     hex(c->user_name);

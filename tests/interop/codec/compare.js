@@ -71,7 +71,7 @@ function canonical (p, version) {
   const props = propertyList(p.properties)
   switch (p.cmd) {
     case 'connect':
-      Object.assign(out, { v: p.protocolVersion, clean: number(p.clean), ka: p.keepalive, id: hex(p.clientId), user: hex(p.username), pass: hex(p.password), props })
+      Object.assign(out, { v: p.protocolVersion, bridge: number(p.bridgeMode), clean: number(p.clean), ka: p.keepalive, id: hex(p.clientId), user: hex(p.username), pass: hex(p.password), props })
       if (p.will) out.will = { qos: p.will.qos, retain: number(p.will.retain), topic: hex(p.will.topic), payload: hex(p.will.payload), props: propertyList(p.will.properties) }
       return out
     case 'connack': return Object.assign(out, { sp: number(p.sessionPresent), code: version === 5 ? p.reasonCode : p.returnCode, props })

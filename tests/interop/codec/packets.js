@@ -99,6 +99,7 @@ function connect (r, version) {
     clientId: someText(r),
     properties: properties(r, 'connect', version)
   }
+  if (version !== 5 && bool(r)) packet.bridgeMode = true
   if (bool(r)) packet.username = text(r)
   if (packet.username !== undefined && bool(r)) packet.password = bytes(r)
   if (bool(r)) {
