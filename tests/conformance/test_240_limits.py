@@ -68,7 +68,7 @@ def test_a_message_of_exactly_the_clients_maximum(broker):
 def test_a_message_too_large_waiting_for_an_absent_client(broker):
     client = broker.connect(V5, broker.name(), props={"session_expiry": 100})
     client.subscribe(broker.name("t"), qos=1)
-    client.drop()
+    client.bye()
     publisher = broker.connect(V5)
     for payload in (b"first", b"x" * 500, b"last"):
         publisher.publish(broker.name("t"), payload, 1)

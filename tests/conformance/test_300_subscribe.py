@@ -209,7 +209,7 @@ def test_replacing_changes_the_subscription_identifier(broker):
 def test_subscription_identifiers_are_part_of_the_session(broker):
     client = broker.connect(V5, broker.name(), props={"session_expiry": 100})
     client.subscribe((broker.name("t"), 1), props={"subscription_id": 42})
-    client.drop()
+    client.bye()
     publisher = broker.connect(V5)
     publisher.publish(broker.name("t"), b"while away", 1)
     client = broker.connect(V5, broker.name(), clean=False)
