@@ -177,8 +177,8 @@ int broker_redistribute(broker *b, u32 share, struct message *m);
 int broker_publish(broker *b, const publication *p, bool *matched);
 // The same for a publisher that is answered when what has to be is on disk. *owed: NULL, answer at once; else a
 // pledge that is the caller's now. Errors of the log, besides those above: -EDQUOT when its disk is full, -EIO when
-// it does not take writes, -EMSGSIZE when the message is larger than a record may be. -ENOBUFS, of one that is
-// refusable: the queue of a session that rejects is full.
+// it does not take writes, -EMSGSIZE when the message is larger than a record may be. -EXFULL: a stream with
+// discard = new is full. -ENOBUFS, of one that is refusable: the queue of a session that rejects is full.
 int broker_publish_owed(broker *b, const publication *p, bool *matched, pledge **owed);
 
 // The queue of a session that rejects what it has no room for has become full, or is full no more.

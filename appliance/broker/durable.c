@@ -234,12 +234,10 @@ int durable_store(broker *b, const publication *p, const route_hits *hits, u64 t
     bool received = targets == DURABLE_RECEIVED, others = !received && p->exchange_session != 0 && targets != 0;
     *pos = 0;
     // What came from another worker is in the streams of the publisher's.
-    int refused = received ? 0 : streams_refusal(in, p->topic, p->topic_len, p->qos);
     places.count = received || streams_taking(in) == 0
                        ? 0 : streams_take(in, p->topic, p->topic_len, places.at, LIMIT_STREAM_REFS);
     if (p->qos > 0 && counter_get(&d->subscribers) > 0) hits_reserve(b, hits, p, stored);
     int result = d->claim_failure;
-    if (result == 0 && p->qos > 0) result = refused;
     u32 bytes = 0;
     if (result == 0 && d->claims.used == 0 && places.count == 0 && !others) return 0;
     if (result == 0) result = state_missing(b);

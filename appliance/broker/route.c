@@ -65,6 +65,13 @@ static int picks_room(const broker *b, const routing *r) {
     return result == -ENOSPC ? -EDQUOT : result;
 }
 
+// Whether the streams of its topic take it. QoS 0 is delivered in any case; it is not in those that do not.
+static int streams_admit(broker *b, const routing *r) {
+    int result = streams_refusal(b->owner->streams, r->p->topic, r->p->topic_len, r->p->qos);
+    if (r->p->qos == 0) return 0;
+    return result == -ENOMEM ? no_memory(b) : result;
+}
+
 static int picks_make(broker *b, routing *r) {
     for (u32 i = r->match.base; i < r->match.base + r->match.count; i++) {
         const route_filter *f = ((route_filter **)b->found.items)[i];
@@ -184,6 +191,7 @@ static int prepare(broker *b, routing *r, bool owed) {
         result = waits ? -EAGAIN : picks_room(b, r);
         if (result == 0) result = waits_make(b, r, owed);
     }
+    if (result == 0 && log) result = streams_admit(b, r);
     if (result == 0) result = keep_here(b, r); // near the end: what is refused is not stored either
     if (result == 0 && log) result = write_here(b, r);
     if (result < 0) hits_end(b, &r->hits);

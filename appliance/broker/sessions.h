@@ -23,6 +23,7 @@ typedef struct mqtt_sessions mqtt_sessions;
     X(SESSION_ENDED, "session_ended") \
     X(LOG_FULL, "log_full") \
     X(LOG_FAILED, "log_failed") \
+    X(STREAM_FULL, "stream_full") \
     X(DENIED, "denied")
 typedef enum mqtt_drop {
 #define MQTT_DROP_ENUM(symbol, name) MQTT_DROP_##symbol,

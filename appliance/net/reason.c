@@ -41,6 +41,7 @@ static const char *const reason_names[CLOSE_REASONS] = {
     [CLOSE_TLS_RENEGOTIATION] = "tls_renegotiation",
     [CLOSE_TLS_ALERT] = "tls_alert",
     [CLOSE_LOG] = "log",
+    [CLOSE_STREAM_FULL] = "stream_full",
     [CLOSE_HTTP_DONE] = "http_done",
     [CLOSE_CONNECT_RATE] = "connect_rate",
     [CLOSE_MESSAGE_RATE] = "message_rate",

@@ -43,6 +43,7 @@ typedef enum close_reason {
     CLOSE_TLS_RENEGOTIATION, // the peer asked for a new handshake on an open connection
     CLOSE_TLS_ALERT,        // the peer sent a fatal alert
     CLOSE_LOG,              // a message could not be written into the log, and the protocol can not say so
+    CLOSE_STREAM_FULL,      // a stream with discard = new has no room for a message, and the protocol can not say so
     CLOSE_HTTP_DONE,        // admin connection finished (Connection: close)
     CLOSE_CONNECT_RATE,     // connect_rate_per_address
     CLOSE_MESSAGE_RATE,     // message_rate or byte_rate, and the policy is disconnect

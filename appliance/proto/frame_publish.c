@@ -335,6 +335,7 @@ static int act_publish(conn *c, u8 *data, u32 len) {
     if (result == -EAGAIN) return PROTO_BLOCKED;
     if (result == -ENOMEM || result == -EMSGSIZE) return CLOSE_NO_MEMORY;
     if (result == -EDQUOT || result == -EIO) return CLOSE_LOG;
+    if (result == -EXFULL) return CLOSE_STREAM_FULL;
     if (result == -ENOBUFS) return CLOSE_REJECTED;
     ASSERT(result == 0);                           // the topic was checked with the hello
     if (c->proto_state == NULL) {                  // delivery to itself ended the connection

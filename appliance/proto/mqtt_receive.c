@@ -250,15 +250,24 @@ bool mqtt_inbound_is_late(const mqtt_session *s, u16 id) {
     return p != NULL;
 }
 
+static mqtt_drop drop_of(int failure) {
+    switch (failure) {
+    case -ENOBUFS: return MQTT_DROP_QUEUE_REJECT;
+    case -EXFULL: return MQTT_DROP_STREAM_FULL;
+    case -EDQUOT: return MQTT_DROP_LOG_FULL;
+    default: return MQTT_DROP_LOG_FAILED;
+    }
+}
+
 // What could not be written, or a session had no room for, is not acknowledged: a client of 5.0 is told and may send
 // it again later, one of 3.x has no way to hear it and is cut off: it sends it again when it comes back. 0 or what
 // packet() returns.
 static int refuse(mqtt_session *s, int failure, u8 *reason) {
-    bool log = failure != -ENOBUFS;
-    mqtt_dropped(s, !log ? MQTT_DROP_QUEUE_REJECT : failure == -EDQUOT ? MQTT_DROP_LOG_FULL : MQTT_DROP_LOG_FAILED);
+    mqtt_dropped(s, drop_of(failure));
     *reason = failure == -EIO ? MQTT_REASON_IMPLEMENTATION_SPECIFIC : MQTT_REASON_QUOTA_EXCEEDED;
     if (s->version == MQTT_5) return 0;
-    return mqtt_conn_fail(s->conn, *reason, log ? CLOSE_LOG : CLOSE_REJECTED, NULL);
+    close_reason why = failure == -ENOBUFS ? CLOSE_REJECTED : failure == -EXFULL ? CLOSE_STREAM_FULL : CLOSE_LOG;
+    return mqtt_conn_fail(s->conn, *reason, why, NULL);
 }
 
 // What the exchange of a PUBREC is from here on.
@@ -369,9 +378,9 @@ static int publish_forward(conn *c, const mqtt_publish *p, mqtt_bytes topic, u8 
     int result = broker_publish_owed(w->broker, &out, &matched, p->qos > 0 ? owed : NULL);
     mqtt_forward_free(w, &forward);
     if (result == -EAGAIN) return PROTO_BLOCKED;
-    if (result == -EDQUOT || result == -EIO || result == -ENOBUFS) {
+    if (result == -EDQUOT || result == -EIO || result == -ENOBUFS || result == -EXFULL) {
         if (p->qos == 0) {
-            mqtt_dropped(s, result == -EDQUOT ? MQTT_DROP_LOG_FULL : MQTT_DROP_LOG_FAILED);
+            mqtt_dropped(s, drop_of(result));
             return 0;
         }
         return refuse(s, result, reason);

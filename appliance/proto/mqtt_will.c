@@ -51,9 +51,10 @@ static int publish_now(mqtt_will *will) {
     if (will->expiry_s != MQTT_EXPIRY_NEVER) p.expires_ns = w->now_ns + will->expiry_s * NS_PER_S + 1;
     int result = broker_publish(w->broker, &p, NULL);
     if (result == -EAGAIN) return result;
-    mqtt_drop drop = result == -EDQUOT ? MQTT_DROP_LOG_FULL
-                     : result == -EIO  ? MQTT_DROP_LOG_FAILED
-                                       : MQTT_DROP_NO_MEMORY;
+    mqtt_drop drop = result == -EDQUOT   ? MQTT_DROP_LOG_FULL
+                     : result == -EXFULL ? MQTT_DROP_STREAM_FULL
+                     : result == -EIO    ? MQTT_DROP_LOG_FAILED
+                                         : MQTT_DROP_NO_MEMORY;
     counter_add(result == 0 ? &w->metrics.mqtt_wills : &w->metrics.mqtt_drops[drop], 1);
     return 0;
 }

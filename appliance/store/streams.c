@@ -73,7 +73,7 @@ static int refusal_full(streams *s, const char *topic, u32 len) {
         if (!p->full) continue;
         stream_room_refused(s, p);
         counter_add(&p->counters.refused, 1);
-        result = -EDQUOT;
+        result = -EXFULL;
     }
     return result;
 }

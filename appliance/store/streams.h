@@ -46,9 +46,9 @@ u32 streams_take(const streams *s, const char *topic, u32 len, message_stream *r
 bool streams_wait_commit(const streams *s, const message_stream *refs, u32 count);
 void streams_appended(streams *s, const message_stream *refs, u32 count, const stream_place *place);
 // What a stream of the configuration answers that would have the message but takes none now: its log has not taken
-// its name yet, or it is full and discard = new. -EDQUOT (no room), -EIO, -EAGAIN, -ENOMEM; counted as refused unless
-// it is a QoS 1 or 2 message that comes again (-EAGAIN). 0: there is none. s may be NULL. Asked before streams_take,
-// which leaves those streams out.
+// its name yet (-EDQUOT: no room, -EIO, -EAGAIN, -ENOMEM), or it is full and discard = new (-EXFULL). Counted as
+// refused unless it is a QoS 1 or 2 message that comes again (-EAGAIN). 0: there is none. s may be NULL. Asked before
+// streams_take, which leaves those streams out.
 int streams_refusal(streams *s, const char *topic, u32 len, u8 qos);
 // The record could not be appended, and the message is given up: counted.
 void streams_refused(streams *s, const message_stream *refs, u32 count);

@@ -63,7 +63,8 @@ static int publish(uplink *u, const uplink_incoming *in, const char *topic, u32 
     };
     if (in->expiry_s != UINT32_MAX) p.expires_ns = w->now_ns + in->expiry_s * NS_PER_S + 1;
     int result = owed != NULL ? broker_publish_owed(w->broker, &p, NULL, owed) : broker_publish(w->broker, &p, NULL);
-    if (result == -EAGAIN || (owed != NULL && (result == -EDQUOT || result == -EIO))) return result;
+    bool no_room = result == -EDQUOT || result == -EXFULL || result == -EIO;
+    if (result == -EAGAIN || (owed != NULL && no_room)) return result;
     if (result != 0) uplink_dropped(u, UPLINK_DROP_DOWN_REFUSED);
     return 0;
 }

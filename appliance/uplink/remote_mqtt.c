@@ -226,8 +226,10 @@ static void puback_send(uplink *u, u16 packet_id) {
 
 // Not acknowledged: the remote sends it again over the next connection.
 static void own_log_refuses(uplink *u, int result) {
-    bool full = result == -EDQUOT;
-    uplink_fail(u, UPLINK_ERROR_LOG_FAILED, full ? "what came from the remote: the log is full" : errno_name(result));
+    const char *why = result == -EDQUOT   ? "what came from the remote: the log is full"
+                      : result == -EXFULL ? "what came from the remote: a stream is full"
+                                          : errno_name(result);
+    uplink_fail(u, UPLINK_ERROR_LOG_FAILED, why);
 }
 
 static void owed_settled(pledge_line *line) {

@@ -82,6 +82,11 @@ def test_an_outage_loses_nothing_that_was_acknowledged(run_gateway, mosquitto, w
         gateway.wait_log("stream telemetry: full")
         for _ in taken:
             live.message()
+        assert publishers[0].publish("t/dev", payload(1), 1, retain=True) == QUOTA
+        with client(gateway, "new") as new:
+            new.subscribe("t/#", qos=1)
+            new.ping()  # it has not become the retained message either
+            new.bye()
         publishers[0].publish("t/dev", b"-1", 0)  # is delivered, and not kept
         assert live.message().payload == b"-1"
         for p in publishers:
@@ -89,6 +94,8 @@ def test_an_outage_loses_nothing_that_was_acknowledged(run_gateway, mosquitto, w
         with client(gateway, "old", version=wire.V311) as old:
             old.send(old.publish_bytes("t/dev", b"7", 1, 1))
             old.expect_end()
+        assert gateway.closes("stream_full") == 1
+        assert gateway.metric("sluice_mqtt_dropped_total", reason="stream_full") >= len(publishers) + 2
         gateway.crash()
         gateway.start()
         assert held(gateway) == len(taken)

@@ -192,17 +192,42 @@ static void test_histograms(void **state) {
     free(body);
 }
 
-static void test_documentation_names_all(void **state) {
-    (void)state;
+// A file of the tree as a string, which the caller frees.
+static char *repo_text(const char *name) {
     const char *repo = getenv("REPO");
     if (repo == NULL) skip();
     char path[4096];
-    snprintf(path, sizeof(path), "%s/docs/metrics.md", repo);
+    snprintf(path, sizeof(path), "%s/%s", repo, name);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     char *text = calloc(1, 1 << 18);
     assert_true(fread(text, 1, (1 << 18) - 1, file) > 0);
     fclose(file);
+    return text;
+}
+
+// The alerting rules speak of metrics that there are.
+static void test_alerts_know_their_metrics(void **state) {
+    (void)state;
+    char *text = repo_text("docs/examples/alerts.yml");
+    u32 named = 0;
+    for (const char *at = text; (at = strstr(at, "sluice_")) != NULL; named++) {
+        size_t len = strspn(at, "abcdefghijklmnopqrstuvwxyz_");
+        bool known = false;
+        for (u32 i = 0; i < metric_family_count && !known; i++) {
+            const char *name = metric_families[i].name;
+            known = strlen(name) == len && memcmp(name, at, len) == 0;
+        }
+        if (!known) fail_msg("no such metric: %.*s", (int)len, at);
+        at += len;
+    }
+    assert_true(named > 10);
+    free(text);
+}
+
+static void test_documentation_names_all(void **state) {
+    (void)state;
+    char *text = repo_text("docs/metrics.md");
     u32 documented = 0;
     for (const char *at = text; (at = strstr(at, "\n| `sluice_")) != NULL; at++) documented++;
     for (u32 i = 0; i < metric_family_count; i++) {
@@ -222,6 +247,7 @@ int main(void) {
         T(test_values),
         T(test_histograms),
         T(test_documentation_names_all),
+        T(test_alerts_know_their_metrics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,7 +163,7 @@ static u32 fill(rig *g) {
         assert_true(n < 10000);
         rig_turn(g, NS_PER_MS);
         int result = streams_refusal(g->w.streams, "a/t", 3, 1);
-        if (result == -EDQUOT) return n;
+        if (result == -EXFULL) return n;
         assert_int_equal(result, 0);
         (void)rig_take(g, "a/t", "one of those that fill it");
     }
@@ -188,13 +188,13 @@ static void test_refuses_what_has_no_room(void **state) {
     assert_int_equal(rig_read_all(g, "a", EARLIEST, &first), held); // nobody has taken anything: nothing goes
     // QoS 0 is refused as well, and then not taken; other topics are not concerned; another stream takes what this one
     // does not.
-    assert_int_equal(streams_refusal(g->w.streams, "a/t", 3, 0), -EDQUOT);
+    assert_int_equal(streams_refusal(g->w.streams, "a/t", 3, 0), -EXFULL);
     assert_int_equal(rig_publish(g, "a/t", "", refs, &count), 0);
     assert_int_equal(count, 0);
     assert_int_equal(streams_refusal(g->w.streams, "b", 1, 1), 0);
     g->conf.stream_count = 2;
     streams_configure(g->w.streams, &g->conf);
-    assert_int_equal(streams_refusal(g->w.streams, "a/t", 3, 0), -EDQUOT);
+    assert_int_equal(streams_refusal(g->w.streams, "a/t", 3, 0), -EXFULL);
     assert_int_equal(streams_take(g->w.streams, "a/t", 3, refs, 4), 1);
     assert_int_equal(refs[0].stream, g->w.streams->parts[1]->number);
     g->conf.stream_count = 1;
