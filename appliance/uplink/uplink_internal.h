@@ -198,7 +198,8 @@ void keeper_save(uplink *u);             // appends its record
 
 // --- down.c ---
 // A message of the remote. 0: done with, counted if it was not published; -EAGAIN: offer it again later; -EDQUOT,
-// -EXFULL, -EIO: the own log or a stream does not take it, so it must not be acknowledged. owed: as in broker_publish_owed; NULL with QoS 0.
+// -EXFULL, -EIO: the own log or a stream does not take it, so it must not be acknowledged. owed: as in
+// broker_publish_owed; NULL with QoS 0.
 typedef struct uplink_incoming {
     const char *topic;       // as the remote says, MQTT form
     u32 topic_len;
