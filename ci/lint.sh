@@ -9,6 +9,8 @@
 #   paths     no path into somebody's home or working directory
 #   names     no generated or built file is tracked
 #   matrix    docs/conformance.md is what the conformance tests say
+#   map       ARCHITECTURE.md names each source file of the gateway, and no other
+#   links     what documents link to is there
 set -uo pipefail
 REPO=${REPO:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 cd "$REPO" || exit 1
@@ -64,6 +66,41 @@ verdict paths "$(select_files '\.(c|h|py|sh|md|mk|conf|txt)$|Makefile$|^ci/|^too
     tr '\n' '\0' | xargs -0 grep -nE "(^|[ \"'=(])$homes" 2>/dev/null)"
 
 verdict matrix "$(python3 tests/conformance/matrix.py --check 2>&1)"
+
+# A name there may be a pattern: mqtt_parse*.c.
+map_findings() {
+    local file pattern found
+    mapfile -t patterns < <(grep -oE '[a-zA-Z0-9_/*]+\.[ch]\b' ARCHITECTURE.md | sort -u)
+    mapfile -t gateway < <(select_files '^appliance/.*\.[ch]$')
+    for file in "${gateway[@]}"; do
+        [[ $file == *.c ]] || continue
+        found=
+        for pattern in "${patterns[@]}"; do
+            # shellcheck disable=SC2053 # it is a pattern
+            if [[ /$file == */$pattern ]]; then found=1; break; fi
+        done
+        [ -n "$found" ] || echo "$file: ARCHITECTURE.md does not say what it does"
+    done
+    for pattern in "${patterns[@]}"; do
+        found=
+        for file in "${gateway[@]}"; do
+            # shellcheck disable=SC2053 # it is a pattern
+            if [[ /$file == */$pattern ]]; then found=1; break; fi
+        done
+        [ -n "$found" ] || echo "ARCHITECTURE.md: there is no $pattern"
+    done
+}
+verdict map "$(map_findings)"
+
+link_findings() {
+    local page target
+    while IFS=: read -r page target; do
+        target=${target#*](}
+        target=${target%%[)#]*}
+        if [ -n "$target" ] && [ ! -e "$(dirname "$page")/$target" ]; then echo "$page: there is no $target"; fi
+    done < <(select_files '\.md$' | tr '\n' '\0' | xargs -0 grep -oHE '\]\([^)]+\)' | grep -vE '\]\([a-z]+://')
+}
+verdict links "$(link_findings)"
 
 verdict names "$(git ls-files 2>/dev/null | grep -E '^(out|build)/|__pycache__/|\.(o|a|so|pyc|tar|img)$')"
 

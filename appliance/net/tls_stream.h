@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tls_stream.h: a client's side of TLS for whoever does his own I/O: `sluice pub` and `sub`, which block, and uplinks.
+// tls_stream.h: a client's side of TLS for whoever does his own I/O: `sluice pub` and `sub`, which block.
 // Bytes in, bytes out. What is given to send before the handshake is done waits for it. One thread; memory is
 // allocated with malloc and wiped.
 #ifndef SLUICE_NET_TLS_STREAM_H

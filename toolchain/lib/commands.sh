@@ -14,17 +14,16 @@ usage: ./build.sh COMMAND [options]
   update --key PRIVATE.pem          a signed update file of the same system (docs/updates.md)
   flash [--image FILE] DEVICE       write the image to a disk, and read it back
   sbom [--arch A]                   out/<arch>/sbom.spdx.json, which `image` writes too
-  run [--arch A] [--firmware bios|uefi|uboot] [--fresh] [--forward HOST:GUEST]...
-                                    boot the appliance in QEMU; Ctrl-C shuts it down
+  run [--arch A] [--firmware bios|uefi|uboot] [--fresh] [--config FILE] [--forward HOST:GUEST]...
+                                    boot the appliance in QEMU; Ctrl-C shuts it down (docs/image.md has all options)
   run --native [ARGUMENT...]        build and run the gateway alone, on this machine
   dev                               build out/dev/sluice for gdb and valgrind: host libc, symbols, no optimisation
   test [SUITE...]                   run the test suites listed in ci/suites (default: all of them);
-                                    `test nightly` runs the long ones of ci/nightly
+                                    `test nightly` runs the long ones of ci/nightly, virtual machines among them
   fuzz [TARGET] [--seconds N]       run the fuzz targets, N seconds each (default 20)
-  bench [ARGUMENT...]               run the benchmarks; arguments go to tests/bench/run.sh;
-                                    `bench boot` times the appliance's start, `bench hardening` tells
-                                    what the kernel's protections cost, `bench durable` and `bench log`
-                                    are about the durable log
+  bench [NAME...] [OPTION...]       run the benchmarks (docs/bench.md): the engines beside each other, or one of mqtt, tls,
+                                    start, sessions, drain, backlog, durable, log, log-isolation, and of the
+                                    appliance boot, hardening
   lint                              shellcheck, line and file length, paths that belong to one machine
   update-deps                       move the pins in toolchain/pins to the archive's current versions
   clean                             remove out/; the cache of dependencies stays
