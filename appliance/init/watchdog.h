@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// watchdog.h: the hardware watchdog. Opened first thing at boot; fed from the main loop, three times within
+// watchdog.h: the hardware watchdog. Opened first thing at boot; fed from the main loop, four times within
 // its timeout, and only while `may_feed` agrees; so a loop that hangs, a gateway that stands still and can
 // not be restarted, and a shutdown that does not end all lead to a reset. It is never closed in the way
 // that stops it. Without a device everything works the same, unguarded, and the request says so.

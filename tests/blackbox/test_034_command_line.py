@@ -58,7 +58,7 @@ def test_all_mistakes_are_reported_at_once(sluice, tmp_path):
         assert any(line.startswith(f"{path}:{number}: ") and re.search(pattern, line) for line in lines), result
 
 
-@pytest.mark.parametrize("name", ["minimal", "edge-box", "cloud-vm", "bench"])
+@pytest.mark.parametrize("name", ["minimal", "edge-box", "cloud-vm", "mqtt-site", "bench"])
 def test_examples_of_the_documentation(sluice, name):
     repo = os.environ.get("REPO")
     if not repo:
