@@ -79,6 +79,10 @@ i64 clock_floor(i64 kernel_s, i64 rtc_s, i64 build_s, i64 saved_s, clock_source 
     return best;
 }
 
+u64 clock_to_save_s(u64 now_ns) {
+    return now_ns / NS_PER_S + (now_ns % NS_PER_S != 0);
+}
+
 // --- the hardware clock, in UTC ---
 
 static i64 rtc_read(void) {
@@ -132,7 +136,7 @@ void clock_floor_apply(void) {
 }
 
 void clock_save_now(void) {
-    u64 now_s = (u64)time(NULL);
+    u64 now_s = clock_to_save_s(clock_real_ns());
     // Ahead only: a clock that was put back by servers is saved as it is.
     if (clk.synced || now_s > state_get_u64(KEY_SAVED, 0)) state_put_u64(KEY_SAVED, now_s);
     if (clk.synced) rtc_write();

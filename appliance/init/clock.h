@@ -18,6 +18,9 @@ i64 clock_floor(i64 kernel_s, i64 rtc_s, i64 build_s, i64 saved_s, clock_source 
 // "2026-11-30T14:00:00Z" to seconds; 0 when it is no such text.
 i64 clock_parse(const char *text);
 i64 clock_build_s(void);
+// What is saved of a time since 1970: seconds, rounded up. Rounded down, the next boot would begin at a time that this
+// one has had already, and one that lasted less than a second (after it began at the day of the build) would not count.
+u64 clock_to_save_s(u64 now_ns);
 
 // Sets the clock to its floor. Needs the state record.
 void clock_floor_apply(void);

@@ -34,6 +34,18 @@ static void test_floor(void **state) {
     assert_int_equal(clock_floor(0, -5, BUILD, INT64_MAX, &from), BUILD);
 }
 
+// A boot that began at the day of the build and ended within that second: the next one begins after it.
+static void test_saved_time_is_not_behind(void **state) {
+    clock_source from;
+    (void)state;
+    assert_int_equal(clock_to_save_s((u64)S(BUILD)), BUILD);
+    assert_int_equal(clock_to_save_s((u64)S(BUILD) + 1), BUILD + 1);
+    assert_int_equal(clock_to_save_s((u64)S(BUILD + 1) - 1), BUILD + 1);
+    i64 saved_s = (i64)clock_to_save_s((u64)S(BUILD) + 976000000);
+    assert_int_equal(clock_floor(0, 0, BUILD, saved_s, &from), BUILD + 1);
+    assert_int_equal(from, CLOCK_SAVED);
+}
+
 static void test_parse(void **state) {
     (void)state;
     assert_int_equal(clock_parse("1970-01-02T00:00:01Z"), 86401);
@@ -202,6 +214,7 @@ int main(void) {
         cmocka_unit_test(test_answer),         cmocka_unit_test(test_our_clock_is_at_zero),
         cmocka_unit_test(test_next_era),       cmocka_unit_test(test_answers_refused),
         cmocka_unit_test(test_agreement),      cmocka_unit_test(test_server_names),
+        cmocka_unit_test(test_saved_time_is_not_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

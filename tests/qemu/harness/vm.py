@@ -238,22 +238,39 @@ class Vm:
                 return end
             steps += 1
 
-    def wait_console(self, pattern, guard_s=BOOT_GUARD_S, what=None, skip=0):
-        """The first match of pattern on the console after the mark; or the one after as many others as are skipped."""
+    def wait_start(self, *patterns, end=r"init: gateway ready"):
+        """What PID 1 says by the end of its start, in any order: a pattern that is missing then will never come."""
+        self.wait_console(end)
+        said = self.console()[self.mark:]
+        missing = [p for p in patterns if not re.search(p, said, re.M)]
+        assert not missing, self.explain(f"{missing} not on the console by {end!r}\n--- the start\n{said[:6000]}")
+
+    def wait_console(self, pattern, guard_s=None, what=None, skip=0):
+        """The first match of pattern on the console after the mark; or the one after as many others as are skipped. Without
+        a guard of its own it is BOOT_GUARD_S, or what says nothing for SHORT_GUARD_S."""
         seen = re.compile(pattern, re.M)
+        said_bytes, said_at = -1, 0.0
 
         def find():
             return next(itertools.islice(seen.finditer(self.console(), self.mark), skip, None), None)
 
+        def is_silent():
+            nonlocal said_bytes, said_at
+            now_bytes = os.path.getsize(self.console_path) if os.path.exists(self.console_path) else 0
+            if now_bytes != said_bytes:
+                said_bytes, said_at = now_bytes, time.monotonic()
+            return guard_s is None and time.monotonic() - said_at > SHORT_GUARD_S
+
         def look():
-            match = find()
-            if not match and not self.running():
+            match, ended = find(), not self.running()
+            if not match and (ended or is_silent()):
                 match = find()
                 if not match:
-                    raise AssertionError(self.explain(f"ended before {what or pattern!r} was on the console"))
+                    why = "ended" if ended else f"said nothing for {SHORT_GUARD_S:.0f} s"
+                    raise AssertionError(self.explain(f"{why} before {what or pattern!r} was on the console"))
             return match
         try:
-            return until(look, what or pattern, guard_s, poll_s=0.02)
+            return until(look, what or pattern, guard_s or BOOT_GUARD_S, poll_s=0.02)
         except NotReached as e:
             raise AssertionError(self.explain(str(e))) from None
 
