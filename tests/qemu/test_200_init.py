@@ -15,7 +15,7 @@ from harness.disk import MIB, damage, debugfs, make_disk, put_state, state_value
 from harness.helper import helper
 from harness.overlay import overlay
 from harness.timeserver import TimeServer
-from harness.vm import BOOT_GUARD_S, Vm, out
+from harness.vm import BOOT_GUARD_S, SHORT_GUARD_S, Vm, out
 
 ARCH, MACHINE = "x86_64", "q35"
 DISK_BYTES = 64 * MIB
@@ -25,7 +25,7 @@ NO_CLOCK = ("-rtc", "base=2020-01-01T00:00:00")
 def ask(vm, name, body=None):
     """A request to init through the gateway's admin port."""
     host, port = vm.address(9600)
-    conn = http.client.HTTPConnection(host, port, timeout=30)
+    conn = http.client.HTTPConnection(host, port, timeout=SHORT_GUARD_S)
     conn.request("POST" if body else "GET", f"/api/appliance/{name}", body, {"Host": "127.0.0.1", "X-Sluice-Admin": "1"})
     answer = conn.getresponse()
     data = json.loads(answer.read())

@@ -13,7 +13,7 @@ import pytest
 from blackbox import http
 from blackbox.wait import until
 from harness import image
-from harness.vm import BOOT_GUARD_S, SHORT_GUARD_S, Vm
+from harness.vm import BOOT_GUARD_S, SHORT_GUARD_S, Vm, end_with_parent
 
 USER_DATA = "#sluice-config\ndrain_timeout = 3s\nlog { level = debug }\n"
 
@@ -189,10 +189,10 @@ def can_make_taps():
 
 @pytest.mark.skipif(not can_make_taps(), reason="no tap devices here")
 def test_two_queues_on_a_tap_with_a_real_server(tmp_path):
-    holder = subprocess.Popen(["unshare", "-n", "sleep", "600"], stdin=subprocess.DEVNULL)
+    holder = subprocess.Popen(["unshare", "-n", "sleep", "infinity"], stdin=subprocess.DEVNULL, preexec_fn=end_with_parent)
     server = None
     try:
-        until(lambda: os.readlink(f"/proc/{holder.pid}/ns/net") != os.readlink("/proc/self/ns/net"), "a namespace", 10)
+        until(lambda: os.readlink(f"/proc/{holder.pid}/ns/net") != os.readlink("/proc/self/ns/net"), "a namespace", SHORT_GUARD_S)
         in_namespace(holder, "ip", "tuntap", "add", "t0", "mode", "tap", "multi_queue")
         in_namespace(holder, "ip", "addr", "add", "10.9.0.1/24", "dev", "t0")
         in_namespace(holder, "ip", "link", "set", "t0", "up")
@@ -200,7 +200,7 @@ def test_two_queues_on_a_tap_with_a_real_server(tmp_path):
             server = subprocess.Popen(
                 ["nsenter", f"--net=/proc/{holder.pid}/ns/net", "dnsmasq", "-d", "-C", "/dev/null", "-i", "t0", "--bind-dynamic",
                  "--port=0", "--no-ping", "--user=root", "--dhcp-authoritative", "--dhcp-range=10.9.0.50,10.9.0.50,3600",
-                 f"--dhcp-leasefile={tmp_path}/leases"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                 f"--dhcp-leasefile={tmp_path}/leases"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent)
         extra = ["-netdev", "tap,id=net0,ifname=t0,queues=2,script=no,downscript=no",
                  "-device", "virtio-net-pci,netdev=net0,mq=on,vectors=6,romfile="]
         vm = TapVm("x86_64", "q35", ports=None, extra=extra)
@@ -215,8 +215,8 @@ def test_two_queues_on_a_tap_with_a_real_server(tmp_path):
             vm.wait_console(r"gateway ready")
             answer = subprocess.run(
                 ["nsenter", f"--net=/proc/{holder.pid}/ns/net", sys.executable, "-c",
-                 "import urllib.request as u; print(u.urlopen('http://10.9.0.50:9600/api/appliance/net', timeout=30).read().decode())"],
-                check=True, capture_output=True, text=True).stdout
+                 "import urllib.request as u; print(u.urlopen('http://10.9.0.50:9600/api/appliance/net').read().decode())"],
+                check=True, timeout=SHORT_GUARD_S, capture_output=True, text=True).stdout
             assert '"xps":"2"' in answer.replace(" ", "")
     finally:
         for process in (server, holder):

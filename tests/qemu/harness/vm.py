@@ -79,7 +79,7 @@ def out(arch, name):
     return os.path.join(os.environ["OUT"], arch, name)
 
 
-def _end_with_parent():
+def end_with_parent():
     """In the child: QEMU must not outlive a test process that was killed."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
@@ -140,7 +140,7 @@ class Vm:
     def start(self):
         with open(os.path.join(self.directory, "qemu"), "ab") as log:
             self.process = subprocess.Popen(self.arguments(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            preexec_fn=_end_with_parent)
+                                            preexec_fn=end_with_parent)
         self.started = time.monotonic()
         try:
             self.monitor = Qmp(os.path.join(self.directory, "qmp"), SHORT_GUARD_S)
