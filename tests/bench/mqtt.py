@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """This broker beside others, as ratios. Usage: mqtt.py [LOAD...] [--rounds N] [--seconds S] [--brokers A,B] [--at NAME=HOST:PORT[,PID]]
 
-LOAD: fan-in-max burst-max fan-in fan-out-max pairs storm idle (default: all). Brokers: mosquitto and nats-server where they
-are installed, sluice, and any that runs already, by address. Each runs alone on --cpus (default 0), the generator on --pin
+LOAD: fan-in-max burst-max fan-in fan-out-max pairs storm idle idle-1 (default: these), all-at-once, retained. Brokers:
+mosquitto and nats-server where they are installed, sluice, and any that runs already, by address. Each runs alone on --cpus (default 0), the generator on --pin
 (default 1). Rounds are interleaved (A B C, C B A, ...) and medians are taken; each figure of a broker stands beside the best of
 the others. Absolute figures belong to the machine of that hour.
 """
