@@ -5,9 +5,9 @@
 of everything that checks each message. The gateway's memory is sampled all the time. Good when its anonymous memory, from the
 first twentieth of the messages on, has stayed within --flat-mib, and nothing was lost.
 """
-import argparse
 import time
 
+import arguments
 import bulk
 import drain
 from bulk import mib, say
@@ -17,7 +17,7 @@ KEEP = "max_bytes = 8g;"  # by default a stream keeps 1g, of these nine million
 
 
 def options():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = arguments.Parser(__doc__)
     p.add_argument("--messages", type=int, default=10_000_000)
     p.add_argument("--size", type=int, default=64)
     p.add_argument("--flat-mib", type=int, default=8)

@@ -9,7 +9,6 @@ default (without a limit, 0, Mosquitto 2.1.2 refuses its own MQTT 5 bridge: prot
 CPU 0, the remote and the subscriber on CPU 1. Rounds are interleaved. Good when every message arrived and the slowest ratio to the
 bridge by default, to the same remote, is at least --ratio.
 """
-import argparse
 import os
 import signal
 import statistics
@@ -17,6 +16,7 @@ import subprocess
 import sys
 import time
 
+import arguments
 import bulk
 import mqtt_peers as peers
 from bulk import say
@@ -30,13 +30,11 @@ SETTLE_S = 3  # a bridge queues nothing before its first attempt to connect
 
 
 def options():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = arguments.Parser(__doc__, "rounds", "newest")
     p.add_argument("--messages", type=int, default=200000)
     p.add_argument("--size", type=int, default=64)
-    p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--ratio", type=float, default=5)
-    p.add_argument("--newest", action="store_true", help="Mosquitto and nats-server of the archive's newest release")
-    p.add_argument("--inflight", type=lambda s: [int(w) for w in s.split(",")], default=[],
+    p.add_argument("--inflight", type=arguments.numbers, default=[],
                    help="more edges: this gateway with so many messages in flight")
     p.add_argument("--only", help="names of edges, separated by semicolons")
     return p.parse_args()

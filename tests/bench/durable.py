@@ -7,7 +7,6 @@ JetStream with sync_interval always (publishers that wait for the stream); Mosqu
 before it commits, with sync normal (its default: not synced either) and full. Each runs alone on --cpus, the generator on
 --pin; rounds are interleaved, medians are taken. Flushes and bytes written are the disk's own, by /proc/diskstats.
 """
-import argparse
 import dataclasses
 import json
 import os
@@ -17,6 +16,7 @@ import sys
 import tempfile
 import time
 
+import arguments
 import durable_peers as durable
 import gateway as gw
 import mqtt_peers as peers
@@ -182,25 +182,17 @@ def makers_of(a):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=5)
+    parser = arguments.Parser(__doc__, "rounds", "seconds", "brokers", "cpus", "pin", "settings", "newest", "out",
+                            brokers={"help": "beginnings of names: sluice,nats"})
     parser.add_argument("--warmup", type=float, default=1)
     parser.add_argument("--disk-seconds", type=float, default=1)
-    parser.add_argument("--sizes", type=lambda s: [int(w) for w in s.split(",")], default=[64, 1024])
+    parser.add_argument("--sizes", type=arguments.numbers, default=[64, 1024])
     parser.add_argument("--pubs", type=int, default=100)
-    parser.add_argument("--inflight", type=lambda s: [int(w) for w in s.split(",")], default=[1], help="of each publisher: 1 or 1,16")
+    parser.add_argument("--inflight", type=arguments.numbers, default=[1], help="of each publisher: 1 or 1,16")
     parser.add_argument("--rate", default="", help="messages/s on a schedule instead of as acknowledged; not for nats-server")
     parser.add_argument("--nice", type=int, default=0, help="of the brokers' threads: -20 is before everybody else's")
-    parser.add_argument("--brokers", type=lambda s: s.split(","), help="beginnings of names: sluice,nats")
-    parser.add_argument("--cpus", default="0")
-    parser.add_argument("--pin", type=int, default=1 if os.cpu_count() > 1 else None)
-    parser.add_argument("--settings", default="", help="more top-level settings of sluice")
-    parser.add_argument("--newest", action="store_true", help="the archive's newest brokers instead of the installed ones")
-    parser.add_argument("--out", default="", help="JSON of every run")
     a = parser.parse_args()
-    if not os.access(gw.SLUICE, os.X_OK):
-        sys.exit(f"{gw.SLUICE} is missing: run ./build.sh gateway")
+    arguments.need_gateway()
     if a.newest:
         peers.newest()
     disk = disk_of(tempfile.gettempdir())

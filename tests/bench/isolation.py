@@ -8,7 +8,6 @@
 Printed: the others' latencies as ratios to the quiet runs of the same rounds. The broker runs on CPU 0, generator and
 disturbance on CPU 1, which they share: the disturbances need little of it.
 """
-import argparse
 import itertools
 import os
 import socket
@@ -17,6 +16,7 @@ import struct
 import threading
 import time
 
+import arguments
 import mqtt_peers as peers
 from gateway import pick
 
@@ -148,14 +148,10 @@ def measure(a, make, what):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments.Parser(__doc__, "rounds", "seconds", "brokers", "pin", "newest", seconds={"type": int}, pin={"default": 1},
+                            brokers={"default": ["sluice"], "help": "sluice, mosquitto"})
     parser.add_argument("what", nargs="*", help=", ".join(DISTURBANCES))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rate", default="2k", help="of the pairs")
-    parser.add_argument("--brokers", type=lambda s: s.split(","), default=["sluice"], help="sluice, mosquitto")
-    parser.add_argument("--pin", type=int, default=1)
-    parser.add_argument("--newest", action="store_true")
     a = parser.parse_args()
     if a.newest:
         peers.newest()

@@ -4,7 +4,6 @@
 Options that are not known here go to `sluice bench log`. --guest: the appliance's kernel under QEMU (TCG) with ext4 on a disk of
 virtio-blk, whose cache is the host's file with every flush passed on (cache=none where the file system takes O_DIRECT).
 """
-import argparse
 import os
 import re
 import subprocess
@@ -12,6 +11,7 @@ import sys
 import tempfile
 import time
 
+import arguments
 import gateway as gw
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "qemu"))
@@ -46,12 +46,11 @@ def guest(directory, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments.Parser(__doc__)
     parser.add_argument("--guest", action="store_true")
     parser.add_argument("--dir", help="whose disk is measured; default: that of temporary files")
     a, options = parser.parse_known_args()
-    if not os.access(gw.SLUICE, os.X_OK):
-        sys.exit(f"{gw.SLUICE} is missing: run ./build.sh gateway")
+    arguments.need_gateway()
     return (guest if a.guest else here)(a.dir, options)
 
 

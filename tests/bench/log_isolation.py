@@ -10,13 +10,12 @@
 `quiet` is the pairs alone. Printed: the pairs' latencies as ratios to quiet and to volatile of the same rounds. The broker runs on
 --cpus (0), both generators on --pin (1).
 """
-import argparse
-import os
 import statistics
 import subprocess
 import sys
 import time
 
+import arguments
 import durable_peers as durable
 import gateway as gw
 import mqtt_peers as peers
@@ -68,19 +67,14 @@ def measure(a, case):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments.Parser(__doc__, "rounds", "seconds", "cpus", "pin")
     parser.add_argument("cases", nargs="*", help=", ".join(CASES))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--before", type=float, default=4, help="seconds of the other load before the window")
     parser.add_argument("--rate", default="2k", help="of the pairs")
     parser.add_argument("--load", default="10k", help="of the others: messages of 1 KiB a second")
-    parser.add_argument("--cpus", default="0")
-    parser.add_argument("--pin", type=int, default=1 if os.cpu_count() > 1 else None)
     a = parser.parse_args()
     wanted = list(dict.fromkeys(["quiet", "volatile", *(a.cases or CASES)]))
-    if unknown := [c for c in wanted if c not in CASES]:
-        parser.error(f"unknown: {' '.join(unknown)}; known: {' '.join(CASES)}")
+    parser.only(wanted, CASES)
     results = {c: [] for c in wanted}
     for i in range(a.rounds):
         for case in wanted if i % 2 == 0 else reversed(wanted):

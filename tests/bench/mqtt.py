@@ -6,14 +6,13 @@ mosquitto and nats-server where they are installed, sluice, and any that runs al
 (default 1). Rounds are interleaved (A B C, C B A, ...) and medians are taken; each figure of a broker stands beside the best of
 the others. Absolute figures belong to the machine of that hour.
 """
-import argparse
 import json
 import os
 import statistics
 import sys
 import time
 
-import gateway as gw
+import arguments
 import mqtt_peers as peers
 from gateway import pick
 
@@ -144,26 +143,16 @@ def brokers_of(a):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments.Parser(__doc__, "rounds", "seconds", "brokers", "cpus", "pin", "settings", "newest", "out",
+                            seconds={"type": int}, pin={"default": 1}, brokers={"help": "mosquitto,nats-server,sluice"})
     parser.add_argument("loads", nargs="*", help=", ".join(LOADS))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=5, help="of each measured window")
-    parser.add_argument("--brokers", type=lambda s: s.split(","), help="mosquitto,nats-server,sluice")
     parser.add_argument("--at", action="append", default=[], metavar="NAME=HOST:PORT[,PID]", help="a broker that runs already")
-    parser.add_argument("--cpus", default="0", help="of the broker: 0, or 0,1 for two workers")
-    parser.add_argument("--pin", type=int, default=1, help="CPU of the generator")
     parser.add_argument("--engine", default="auto", help="of sluice")
-    parser.add_argument("--settings", default="", help="more top-level settings of sluice")
     parser.add_argument("--listener", default="", help="more settings of sluice's listener")
     parser.add_argument("--more", type=str.split, default=[], help="more arguments of the generator, \"--version 5.0\"")
-    parser.add_argument("--out", default="", help="JSON of every run")
-    parser.add_argument("--newest", action="store_true", help="the archive's newest brokers (sid) instead of the installed ones")
     a = parser.parse_args()
-    unknown = [n for n in a.loads if n not in LOADS]
-    if unknown:
-        parser.error(f"unknown: {' '.join(unknown)}; known: {' '.join(LOADS)}")
-    if not os.access(gw.SLUICE, os.X_OK):
-        sys.exit(f"{gw.SLUICE} is missing: run ./build.sh gateway")
+    parser.only(a.loads, LOADS)
+    arguments.need_gateway()
     try:
         if a.newest:
             peers.newest()

@@ -5,7 +5,6 @@ NAME: long short scale idle table stall copies (default: all). Rounds are interl
 and medians are taken; every figure of interest is a ratio against epoll-et of the same rounds. The server
 runs on CPU 0, the generator on CPU 1.
 """
-import argparse
 import json
 import os
 import statistics
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import arguments
 import gateway as gw
 from gateway import Gateway, bench, pick
 
@@ -231,26 +231,20 @@ RUNS = {"long": run_long, "short": run_short, "scale": run_scale, "idle": run_id
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments.Parser(__doc__, "rounds", "seconds", "out", seconds={"type": int})
     parser.add_argument("names", nargs="*", help=", ".join(RUNS))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rate", type=int, default=25000, help="messages/s of `long`")
     parser.add_argument("--short-rate", type=int, default=10000, help="connections/s of `short`")
     parser.add_argument("--scale-rate", type=int, default=10000)
     parser.add_argument("--table-rate", type=int, default=10000)
-    parser.add_argument("--sizes", type=lambda s: [int(n) for n in s.split(",")], help="connections of `table`")
+    parser.add_argument("--sizes", type=arguments.numbers, help="connections of `table`")
     parser.add_argument("--engine", default="uring", help="engine of `stall`")
-    parser.add_argument("--variants", type=lambda s: s.split(","), help="for long and short: ENGINE[+KEY=VALUE...],...")
+    parser.add_argument("--variants", type=arguments.words, help="for long and short: ENGINE[+KEY=VALUE...],...")
     parser.add_argument("--quick", action="store_true", help="small sizes: does it work at all")
-    parser.add_argument("--out", default="", help="JSON of every run")
     a = parser.parse_args()
-    unknown = [n for n in a.names if n not in RUNS]
-    if unknown:
-        parser.error(f"unknown: {' '.join(unknown)}; known: {' '.join(RUNS)}")
+    parser.only(a.names, RUNS)
     a.document = {}
-    if not os.access(gw.SLUICE, os.X_OK):
-        sys.exit(f"{gw.SLUICE} is missing: run ./build.sh gateway")
+    arguments.need_gateway()
     version = subprocess.run([gw.SLUICE, "version"], capture_output=True, text=True, check=False).stdout.strip()
     with open("/proc/loadavg", encoding="ascii") as f:
         load = f.read().split()[0]

@@ -5,19 +5,19 @@
 waits for all messages of its topic. Then the gateway is killed and started again, and --back sessions come for their messages, which must
 be all there, in order, once. Good when the gateway's memory has stayed below --limit-mib.
 """
-import argparse
 import os
 import random
 import signal
 import time
 
+import arguments
 import bulk
 from bulk import mib, say
 
 
 
 def options():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = arguments.Parser(__doc__)
     p.add_argument("--sessions", type=int, default=100000)
     p.add_argument("--messages", type=int, default=1000)
     p.add_argument("--size", type=int, default=1024, help="bytes of a message (default %(default)s)")

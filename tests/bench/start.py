@@ -4,12 +4,12 @@
 The log is filled through the gateway with a stream of QoS 1 messages (--size), 1,000 durable sessions beside it with messages in
 their queues. Then it is killed and started, with what the kernel has cached of the log forgotten before. Rounds are interleaved.
 """
-import argparse
 import os
 import re
 import signal
 import statistics
 
+import arguments
 import bulk
 from bulk import mib, say
 
@@ -17,10 +17,9 @@ SESSIONS = 1000
 
 
 def options():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = arguments.Parser(__doc__, "rounds", rounds={"default": 5})
     p.add_argument("--mib", default="100,10240", help="sizes of the logs to compare, MiB (default %(default)s)")
     p.add_argument("--size", type=int, default=4096, help="bytes of a message (default %(default)s)")
-    p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--workers", type=int, default=1, help="one CPU each")
     return p.parse_args()
 

@@ -10,7 +10,6 @@ LOAD: idle handshakes messages storm reload (default: all).
 Server on CPU 0, generator on CPU 1. Both brokers speak TLS 1.2 with the same ECDSA P-256 certificate and chain. Exit status 1: a
 storm left somebody unserved, or a reload dropped somebody.
 """
-import argparse
 import json
 import os
 import socket
@@ -20,6 +19,7 @@ import sys
 import tempfile
 import time
 
+import arguments
 import gateway as gw
 import mqtt_peers as peers
 from gateway import pick
@@ -200,21 +200,15 @@ LOADS = {"idle": idle, "handshakes": handshakes, "messages": messages, "storm": 
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments.Parser(__doc__, "rounds", "seconds", "brokers", "pin", "newest", seconds={"type": int}, pin={"default": 1},
+                            brokers={"default": ["mosquitto", "sluice"]})
     parser.add_argument("loads", nargs="*", help=" ".join(LOADS))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=5, help="of each measured window")
     parser.add_argument("--storm-seconds", type=int, default=12, help="of the window with a storm in it")
     parser.add_argument("--conns", type=int, default=5000)
-    parser.add_argument("--brokers", type=lambda s: s.split(","), default=["mosquitto", "sluice"])
-    parser.add_argument("--pin", type=int, default=1, help="CPU of the generator")
-    parser.add_argument("--newest", action="store_true", help="the archive's newest Mosquitto instead of the installed one")
     a = parser.parse_args()
-    unknown = [n for n in a.loads if n not in LOADS] + [n for n in a.brokers if n not in ("mosquitto", "sluice")]
-    if unknown:
-        parser.error(f"unknown: {' '.join(unknown)}; known: {' '.join(LOADS)}; brokers: mosquitto sluice")
-    if not os.access(gw.SLUICE, os.X_OK):
-        sys.exit(f"{gw.SLUICE} is missing: run ./build.sh gateway")
+    parser.only(a.loads, LOADS)
+    parser.only(a.brokers, ("mosquitto", "sluice"))
+    arguments.need_gateway()
     made = {"mosquitto": Mosquitto, "sluice": Sluice}
     failed = []
     with tempfile.TemporaryDirectory(prefix="sluice-tls-") as directory:
