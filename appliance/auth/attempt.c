@@ -190,7 +190,8 @@ static bool has_address(const conn *c) {
 
 bool auth_is_barred(const conn *c) {
     const listener_config *conf = listener_settings(c->origin);
-    return conf->auth_failures > 0 && has_address(c) && address_rate_is_failing(c->peer_addr, c->owner->now_ns);
+    return conf->auth_failures > 0 && has_address(c) &&
+           address_rate_is_failing(c->peer_addr, conf->auth_failures, c->owner->now_ns);
 }
 
 // When a client is told. After a computation, at the next multiple of the delay from its begin: how long it took tells

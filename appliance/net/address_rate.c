@@ -81,11 +81,11 @@ void address_rate_failed(const u8 addr[16], u32 per_minute, u64 now_ns) {
     pthread_mutex_unlock(&table_lock);
 }
 
-bool address_rate_is_failing(const u8 addr[16], u64 now_ns) {
+bool address_rate_is_failing(const u8 addr[16], u32 per_minute, u64 now_ns) {
     pthread_mutex_lock(&table_lock);
     const rate_row *row = row_find(addr, false, now_ns);
-    // Less than one failure is left: half a second of slack for the rounding of the interval.
-    bool failing = row != NULL && row->failure_ns + NS_PER_S / 2 > now_ns + MINUTE_NS;
+    u64 used_ns = row != NULL ? row->failure_ns : 0;
+    bool failing = row != NULL && !bucket_take(&used_ns, per_minute, MINUTE_NS, now_ns);
     pthread_mutex_unlock(&table_lock);
     return failing;
 }

@@ -14,8 +14,9 @@
 bool address_rate_connect(const u8 addr[16], u32 per_second, u64 now_ns);
 // One more failure of an address that may have per_minute of them.
 void address_rate_failed(const u8 addr[16], u32 per_minute, u64 now_ns);
-// Whether it has used up its failures.
-bool address_rate_is_failing(const u8 addr[16], u64 now_ns);
+// Whether it has used up its failures: not one more of per_minute would be allowed now, but one is when the part of a
+// minute that it stands for has passed.
+bool address_rate_is_failing(const u8 addr[16], u32 per_minute, u64 now_ns);
 u64 address_rate_overflows(void);
 // What an address counts by: itself, or its /64.
 void address_rate_key(const u8 addr[16], u8 key[16]);
