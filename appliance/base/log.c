@@ -313,7 +313,9 @@ static void *writer_main(void *argument) {
         u64 now_ns = clock_mono_ns();
         writer_tell_dropped(w, ring, now_ns);
         writer_flush(w, writable, now_ns);
+        bool was_stopping = w->stopping;
         if (writer_stop_check(w, ring, now_ns)) break;
+        if (w->stopping != was_stopping) continue; // the last attempt: nobody would wake the writer for it
         for (u32 i = 0; i < ARRAY_LEN(writable); i++) writable[i] = false;
         writer_sleep(w, ring, taken, now_ns, writable);
     }

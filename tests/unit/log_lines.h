@@ -40,9 +40,12 @@ static inline bool file_has(const char *path, const char *part) {
     return found;
 }
 
-// Waits up to 5 s for a file to contain something.
+// How long a test waits for the writer, which may be without a processor for a while: a guard and no measure.
+#define GUARD_MS 30000u
+
+// Waits for a file to contain something.
 static inline bool file_gets(const char *path, const char *part) {
-    for (u32 ms = 0; ms < 5000; ms += 5) {
+    for (u32 ms = 0; ms < GUARD_MS; ms += 5) {
         if (file_has(path, part)) return true;
         sleep_ms(5);
     }

@@ -24,6 +24,17 @@ static inline void start(log_config config) {
     assert_int_equal(rc, 0);
 }
 
+// Waits for so many failures of sinks, or lost lines.
+static inline bool sink_errors_reach(u64 count) {
+    for (u32 ms = 0; ms < GUARD_MS && log_stats_get().sink_errors < count; ms += 2) sleep_ms(2);
+    return log_stats_get().sink_errors >= count;
+}
+
+static inline bool dropped_reach(u64 count) {
+    for (u32 ms = 0; ms < GUARD_MS && log_stats_get().dropped < count; ms += 2) sleep_ms(2);
+    return log_stats_get().dropped >= count;
+}
+
 static inline void paths_clean(void) {
     char path[128];
     unlink(log_path);

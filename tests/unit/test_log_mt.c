@@ -19,25 +19,32 @@
 static char log_path[96];
 static u32 stop; // atomic
 
+// At once where the other side has a processor; where it has none, spinning would keep it from one.
+static void wait_turn(u64 looks) {
+    if (looks < 100) sched_yield();
+    else nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
 // --- the ring alone ---
 
 typedef struct ring_producer {
     log_ring *ring;
     u32 id;
-    u64 refused;
 } ring_producer;
 
 static void *ring_push_all(void *argument) {
     ring_producer *p = argument;
     char text[128], fill[90 + 1] = {0};
+    u64 refused = 0;
     memset(fill, '#', 90);
     for (u32 i = 0; i < LINES;) {
         int fill_len = (int)(i * 7 % 90);
         u32 len = (u32)snprintf(text, sizeof(text), "%u %u %.*s", p->id, i, fill_len, fill);
-        if (log_ring_push(p->ring, p->id % LOG_LEVELS, i, text, len)) i++;
-        else {
-            p->refused++;
-            sched_yield();
+        if (log_ring_push(p->ring, p->id % LOG_LEVELS, i, text, len)) {
+            i++;
+            refused = 0;
+        } else {
+            wait_turn(++refused);
         }
     }
     return NULL;
@@ -49,18 +56,20 @@ static void test_ring(void **state) {
     pthread_t threads[PRODUCERS];
     ring_producer producers[PRODUCERS];
     u32 next[PRODUCERS] = {0};
-    u64 wrong = 0, seen = 0, deadline = clock_mono_ns() + 60 * NS_PER_S;
+    u64 wrong = 0, seen = 0, looks = 0, progress_ns = clock_mono_ns();
     assert_int_equal(log_ring_init(&ring, LIMIT_LOG_RING_BYTES_MIN), 0);
     for (u32 i = 0; i < PRODUCERS; i++) {
         producers[i] = (ring_producer){.ring = &ring, .id = i};
         assert_int_equal(pthread_create(&threads[i], NULL, ring_push_all, &producers[i]), 0);
     }
-    while (seen < PRODUCERS * LINES && clock_mono_ns() < deadline) {
+    while (seen < PRODUCERS * LINES && clock_mono_ns() - progress_ns < GUARD_MS * NS_PER_MS) {
         log_record record;
         if (log_ring_peek(&ring, &record) != LOG_RING_RECORD) {
-            sched_yield();
+            wait_turn(++looks);
             continue;
         }
+        looks = 0;
+        progress_ns = clock_mono_ns();
         char text[256];
         unsigned id = 0, number = 0;
         memcpy(text, record.text, record.len);
@@ -147,7 +156,7 @@ static void run_all(u64 ring_bytes, bool reload) {
         sleep_ms(2);
     }
     for (u32 i = 0; i < PRODUCERS; i++) pthread_join(threads[i], NULL);
-    log_stop(20000);
+    log_stop(GUARD_MS);
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
     pthread_join(follower, NULL);
 
@@ -185,18 +194,14 @@ static void test_no_wake_up_is_lost(void **state) {
     u64 lines = log_stats_get().lines;
     for (u32 i = 0; i < 1000; i++) {
         log_info("wake %u", i);
-        u64 deadline = clock_mono_ns() + 5 * NS_PER_S;
-        for (u32 looks = 0; log_stats_get().lines == lines + i && clock_mono_ns() < deadline; looks++) {
-            // At once where the writer has a processor; where it has none, spinning would keep it from one.
-            if (looks < 100) sched_yield();
-            else nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-        }
+        u64 deadline = clock_mono_ns() + GUARD_MS * NS_PER_MS;
+        for (u32 looks = 0; log_stats_get().lines == lines + i && clock_mono_ns() < deadline; looks++) wait_turn(looks);
         assert_int_equal(log_stats_get().lines, lines + i + 1);
         // Sometimes while it dozes, sometimes just as it falls asleep, sometimes long after.
         struct timespec pause = {.tv_nsec = (long)(i * 37 % 40) * 100000};
         if (i % 3 != 0) nanosleep(&pause, NULL);
     }
-    log_stop(1000);
+    log_stop(GUARD_MS);
 }
 
 static int setup(void **state) {

@@ -30,11 +30,11 @@ static void bell_ring(shared *s) {
     pthread_mutex_unlock(&s->lock);
 }
 
-// False after 5 s: a lost wake-up.
+// False after 30 s: a lost wake-up.
 static bool bell_wait(shared *s) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 5;
+    until.tv_sec += 30;
     int rc = 0;
     pthread_mutex_lock(&s->lock);
     while (!s->rung && rc == 0) rc = pthread_cond_timedwait(&s->bell, &s->lock, &until);
