@@ -1,44 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """An answer that promises something comes when it is on disk: commits wait as long as they may (commit_delay), and the gateway
 is killed right behind each answer."""
-import os
-import sys
-
 import pytest
 
-from harness import engines
-from harness.gateway import Gateway
+from harness.durable import FOREVER, client, crash, durable, gateways
+from harness.mqtt_peer import Ended, wire
 
-sys.path.append(os.path.join(os.path.dirname(__file__), "..", "conformance"))
-from mqtt import wire  # noqa: E402
-from mqtt.client import Client, Ended  # noqa: E402
-
-ENGINES = [(e, w) for e in engines.selected() for w in (1, 2)]
-LISTENERS = {"mqtt": {"protocol": "mqtt", "bind": "127.0.0.1:0", "inflight_max": 20}}
-FOREVER = {"session_expiry": 0xFFFFFFFF}
-
-
-@pytest.fixture(params=ENGINES, ids=lambda p: f"{p[0]}-{p[1]}w")
-def gateway(request, sluice):
-    engine, workers = request.param
-    engines.need(engine)
-    with Gateway(sluice, engine, workers=workers, listeners=LISTENERS, settings={"commit_delay": "100ms"}) as running:
-        yield running
-        Client.end_all()
-
-
-def crash(gateway):
-    gateway.crash()
-    Client.end_all()
-    gateway.start()
-
-
-def client(gateway, version=wire.V5):
-    return Client(gateway.address("mqtt"), version)
-
-
-def durable(gateway, name, clean=False, version=wire.V5, **more):
-    return client(gateway, version).hello(name, clean, props=dict(FOREVER) if version == wire.V5 else None, **more)
+gateway = gateways({"mqtt": {"protocol": "mqtt", "bind": "127.0.0.1:0", "inflight_max": 20}}, (1, 2), commit_delay="100ms")
 
 
 @pytest.mark.parametrize("version", [wire.V5, wire.V311])
@@ -64,7 +32,7 @@ def test_connack_of_a_clean_start(gateway, version, connected):
     old.subscribe("t", qos=1)
     if not connected:
         old.bye()
-    s = client(gateway, version).hello("c", True)
+    s = client(gateway, version=version).hello("c", True)
     assert not s.connack.session_present
     crash(gateway)
     with durable(gateway, "c", version=version) as s:

@@ -2,45 +2,18 @@
 """QoS 2 to a shared subscription through a crash: what docs/mqtt.md promises. Without a crash exactly once, however often the connection
 breaks; a crash between the message's record and that of its exchange makes it come a second time, and never makes it vanish.
 Commits wait as long as they may (commit_delay), so that kills fall between them."""
-import os
 import random
-import sys
 import time
 from collections import Counter
 
 import pytest
 
-from harness import engines
-from harness.gateway import Gateway
+from harness.durable import crash, durable, gateways
+from harness.mqtt_peer import wire
 
-sys.path.append(os.path.join(os.path.dirname(__file__), "..", "conformance"))
-from mqtt import wire  # noqa: E402
-from mqtt.client import Client  # noqa: E402
-
-ENGINES = [(e, w) for e in engines.selected() for w in (1, 3)]
-FOREVER = {"session_expiry": 0xFFFFFFFF}
 MEMBERS, PUBLISHERS, ROUNDS, AHEAD = 4, 3, 8, 4
 pytestmark = pytest.mark.guard(120)
-
-
-@pytest.fixture(params=ENGINES, ids=lambda p: f"{p[0]}-{p[1]}w")
-def gateway(request, sluice):
-    engine, workers = request.param
-    engines.need(engine)
-    with Gateway(sluice, engine, workers=workers, listeners={"mqtt": {"protocol": "mqtt", "bind": "127.0.0.1:0"}},
-                 settings={"commit_delay": "5ms"}) as running:
-        yield running
-        Client.end_all()
-
-
-def crash(gateway):
-    gateway.crash()
-    Client.end_all()
-    gateway.start()
-
-
-def durable(gateway, name, clean=False):
-    return Client(gateway.address("mqtt")).hello(name, clean, props=dict(FOREVER))
+gateway = gateways({"mqtt": {"protocol": "mqtt", "bind": "127.0.0.1:0"}}, (1, 3), commit_delay="5ms")
 
 
 def subscribe_all(gateway):
