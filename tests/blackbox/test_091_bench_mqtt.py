@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from harness.gateway import Gateway
+from harness.link import end_listening
 
 # The machine may be busy: a late generator must not make these runs invalid.
 COMMON = ["--json", "--wait", "sleep", "--drain", "30s", "--duration", "1s"]
@@ -157,7 +158,7 @@ class Wicked:
                 self.subscriber.sendall(out)
 
     def close(self):
-        self.server.close()
+        end_listening(self.server)
 
 
 def wicked_run(sluice, deliver):

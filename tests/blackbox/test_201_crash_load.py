@@ -12,6 +12,7 @@ import pytest
 
 from harness import engines
 from harness.gateway import Gateway
+from harness.wait import until
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "conformance"))
 from mqtt import wire  # noqa: E402
@@ -37,7 +38,7 @@ class Party(threading.Thread):
             while not self.done():
                 try:
                     with Client(self.world.gateway.address("mqtt")) as c:
-                        c.sock.settimeout(3)
+                        c.sock.settimeout(3)  # a gateway that was killed says nothing
                         c.hello(self.name, False, props=FOREVER)
                         self.session(c)
                 except GONE:
@@ -169,10 +170,9 @@ def test_killed_under_load(sluice, engine, workers):
             gateway.spawn()
             # The port is another one: clients find it again.
             gateway.forget_addresses()
-            deadline = time.monotonic() + 20
-            while not gateway._is_ready() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            until(gateway._is_ready, lambda: gateway.explain("the gateway is ready"), 30)
             gateway.forget_addresses()
+        until(lambda: sum(len(p.acknowledged) for p in publishers) > 50, "messages are acknowledged", 30)
         time.sleep(0.5)
         world.quiet = True
         for p in publishers:
@@ -181,18 +181,14 @@ def test_killed_under_load(sluice, engine, workers):
         away = [Subscriber(world, n) for n in names[2:]]
         for s in away:
             s.start()
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            if gateway.metric("sluice_mqtt_queued") == 0 and gateway.metric("sluice_mqtt_in_flight") == 0:
-                break
-            time.sleep(0.05)
+        until(lambda: all(s.connections for s in away), "those that were away are back", 30)
+        until(lambda: gateway.metric("sluice_mqtt_queued") == 0 and gateway.metric("sluice_mqtt_in_flight") == 0,
+              lambda: f"everything is delivered: {[len(s.got) for s in online + away]}", 60)
         world.over = True
         for s in online + away:
-            s.join(10)
-            assert s.failure is None, f"{s.name}: {s.failure!r}"
+            s.join(30)
+            assert not s.is_alive() and s.failure is None, f"{s.name}: {s.failure!r}"
         assert world.lost_sessions == 0
-        total = sum(len(p.acknowledged) for p in publishers)
-        assert total > 50
         for s in online + away:
             judge(world, publishers, s)
     finally:

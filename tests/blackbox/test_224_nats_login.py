@@ -115,9 +115,9 @@ def test_credentials_that_end(run_gateway, tmp_path):
     """The server ends the connection when the JWT does; a newer file is taken at the next attempt after a reload."""
     operator = Operator()
     admin = operator.user("admin")
-    path = write(tmp_path / "user.creds", credentials(*operator.user("short", exp=int(time.time()) + 3)))
     with Nats(extra=operator.server()) as nats:
         stream(nats, login=login(*admin))
+        path = write(tmp_path / "user.creds", credentials(*operator.user("short", exp=int(time.time()) + 5)))
         gateway = uplinked(run_gateway, f"nats://127.0.0.1:{nats.port}", credentials=path)
         up(gateway)
         fails(gateway, "bad_credentials")

@@ -83,15 +83,15 @@ def test_silent_name_servers(make_gateway, sluice, tmp_path):
         gateway = make_gateway(command=in_namespace(sluice, resolv_conf), listeners={"mqtt": {"protocol": "mqtt", "bind": "127.0.0.1:0"}},
                                sections={"stream telemetry": {"topics": ["t/#"]},
                                          "uplink silent": {**common, "url": urls, "client_id": "silent-%n", "prefix": "silent/"},
-                                         "uplink other": {**common, "url": [f"mqtt://127.0.0.1:{broker.port}"], "client_id": "other-%n",
-                                                          "prefix": "other/"}})
+                                         "uplink other": {**common, "connect_timeout": "10s", "url": [f"mqtt://127.0.0.1:{broker.port}"],
+                                                          "client_id": "other-%n", "prefix": "other/"}})
         gateway.start()
         begun = time.monotonic()
         with Collector(broker.port, "other/#", client="o") as other, Collector(broker.port, "silent/#", client="s") as late:
             until(lambda: row(gateway, "silent")["error"] == "resolve_timeout", lambda: row(gateway, "silent"))
             gateway.wait_log(r"uplink silent: mqtt://one\.example:\d+: resolve_timeout \(.*one\.example\)")
             before_threads, before_cpu = threads_and_cpu_s(gateway)
-            before, start = row(gateway, "silent")["retries"], time.monotonic()
+            start, before = time.monotonic(), row(gateway, "silent")["retries"]
             with client(gateway, "dev") as p:
                 for n in range(200):
                     assert p.publish("t/a", b"m%d" % n, 1) < 0x80

@@ -45,38 +45,43 @@ def fleet(gateway, listener, count):
 
 
 def storm(clients, each, payload):
-    """All publish at once; how long it takes until the last one is answered."""
-    began = time.monotonic()
+    """All publish at once; returns when the last one is answered."""
     for it in clients:
         it.send(b"".join(wire.publish(V5, "r", payload, 1, n + 1) for n in range(each)))
     for it in clients:
         assert [it.expect(wire.PUBACK).ident for _ in range(each)] == [n + 1 for n in range(each)]
+
+
+def storms(gateway, listener, count, each, more, payload=b"x"):
+    """A storm of many clients, and a second one of one of them. What the other workers let through in the last millisecond is not known
+    to one, and may be too much; it is paid for afterwards. So both together take as long as they are worth."""
+    clients = fleet(gateway, listener, count)
+    began = time.monotonic()
+    storm(clients, each, payload)
+    storm(clients[:1], more, payload)
     return time.monotonic() - began
 
 
-# What the other workers let through in the last moment is not known to one, and may be too much; it is paid for afterwards.
-# So a second storm takes as long as both of them together are worth, whatever the first one got through at once.
 @pytest.mark.parametrize("listener, limit", [("address", "address"), ("all", "listener")])
 def test_messages_of_many_clients_together(gateway, listener, limit):
-    clients = fleet(gateway, listener, 8)
-    took = storm(clients, 5, b"x") + storm(clients[:2], 4, b"x")
-    assert took >= 1.1  # 48 messages, 20 of them at once: 1.4 s
-    assert gateway.metric("sluice_rate_pauses_total", limit=limit) >= 1
+    before = gateway.metric("sluice_rate_pauses_total", limit=limit)
+    assert storms(gateway, listener, 8, 5, 8) >= 1.3  # 48 messages, 20 of them at once: 1.4 s
+    assert gateway.metric("sluice_rate_pauses_total", limit=limit) > before
 
 
 @pytest.mark.parametrize("listener, limit", [("bytes", "address"), ("allbytes", "listener")])
 def test_bytes_of_many_clients_together(gateway, listener, limit):
     before = gateway.metric("sluice_rate_pauses_total", limit=limit)
-    clients = fleet(gateway, listener, 5)
-    took = storm(clients, 8, b"x" * 5000) + storm(clients[:2], 4, b"x" * 5000)
-    assert took >= 1.1  # 240 kB, 100 of them at once: 1.4 s
+    assert storms(gateway, listener, 5, 8, 8, b"x" * 5000) >= 1.3  # 240 kB, 100 of them at once: 1.4 s
     assert gateway.metric("sluice_rate_pauses_total", limit=limit) > before
 
 
 def test_to_come_again_gains_nothing(gateway):
+    began = time.monotonic()
     storm(fleet(gateway, "address", 4), 5, b"x")
     Client.end_all()
-    assert storm(fleet(gateway, "address", 1), 18, b"x") >= 0.5
+    storm(fleet(gateway, "address", 1), 18, b"x")
+    assert time.monotonic() - began >= 0.8  # 38 messages, 20 of them at once: 0.9 s
     gateway.wait_log("more messages than the address's rate allows: they wait")
 
 
@@ -87,7 +92,7 @@ def test_clients_that_wait_may_go(gateway):
     for it in clients:
         it.reset()
     gateway.expect_no_conns()
-    assert storm(fleet(gateway, "all", 2), 1, b"x") < 30
+    storm(fleet(gateway, "all", 2), 1, b"x")
 
 
 def test_a_reload_lets_those_go_that_wait(gateway):
@@ -104,7 +109,9 @@ def test_a_reload_lets_those_go_that_wait(gateway):
     finally:
         gateway.listeners["allbytes"]["byte_rate_all"] = "100k"
         gateway.write_config()
+        before = gateway.status()["reloads"]
         gateway.signal(signal.SIGHUP)
+        until(lambda: gateway.status()["reloads"] != before, "the limit is back")
 
 
 def test_small_accept_rate(gateway):
@@ -112,7 +119,13 @@ def test_small_accept_rate(gateway):
     for _ in range(8):  # one after the other: the second four have to wait
         Client(gateway.address("slow")).hello().bye()
     assert time.monotonic() - began >= 0.7
-    assert gateway.metric("sluice_accept_pauses_total") >= 1
+
+    def paused():  # eight at once, if each of those took a quarter of a second anyway
+        if gateway.metric("sluice_accept_pauses_total") == 0:
+            for it in [Client(gateway.address("slow")) for _ in range(8)]:
+                it.hello().bye()
+        return gateway.metric("sluice_accept_pauses_total") >= 1
+    until(paused, "accepting has paused")
 
 
 def test_sessions_in_total(gateway):

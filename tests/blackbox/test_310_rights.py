@@ -206,12 +206,14 @@ def test_topic_levels(gateway):
 
 
 def test_connections_of_an_address(gateway):
-    refused = 0
-    for _ in range(12):
-        it = Client(gateway.address("hasty"))
-        try:
-            it.hello()
-        except (Ended, AssertionError):
-            refused += 1
-    assert refused >= 5
+    def refused():
+        """Of twelve that come at once, on a machine that lets them."""
+        count = 0
+        for it in [Client(gateway.address("hasty")) for _ in range(12)]:
+            try:
+                it.hello()
+            except Ended:
+                count += 1
+        return count >= 5
+    until(refused, "five of twelve are over the rate")
     until(lambda: gateway.closes("connect_rate") >= 5, "the reason is counted")

@@ -11,9 +11,10 @@ from harness.client import Device, ack, frame
 from harness.wait import until
 from harness.websocket import CONNACK, PINGREQ, PINGRESP, WebSocket, mqtt_connect
 
-PROXY = {"mode": "ack", "proxy_protocol": True, "proxy_from": ["127.0.0.1", "127.0.0.4/31"], "hello_timeout": "500ms"}
+PROXY = {"mode": "ack", "proxy_protocol": True, "proxy_from": ["127.0.0.1", "127.0.0.4/31"]}
 LISTENERS = {
     "proxied": PROXY,
+    "hasty": {**PROXY, "hello_timeout": "500ms"},
     "limited": {**PROXY, "max_conns_per_address": 2},
     "mqtt": {**PROXY, "protocol": "mqtt", "mode": None},
 }
@@ -79,10 +80,10 @@ def test_what_is_no_header(gateway, data):
 
 def test_a_header_that_does_not_end(gateway):
     closes = gateway.watch_closes()
-    with Device(gateway.address("proxied")) as device:
+    with Device(gateway.address("hasty")) as device:
         device.send(LINE[:20])
         device.expect_end()
-    with Device(gateway.address("proxied")) as device:
+    with Device(gateway.address("hasty")) as device:
         device.expect_end()
         closes.expect("hello_timeout", 2)
 

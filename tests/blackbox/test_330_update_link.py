@@ -14,7 +14,7 @@ import pytest
 
 from harness import config, engines
 from harness.gateway import Gateway
-from harness.link import Link
+from harness.link import Link, end_listening
 from harness.wait import GUARD_S, until
 
 HEADER_BYTES = 512
@@ -89,7 +89,7 @@ def _gateway(sluice):
 def _init_process():
     fake = FakeInit(INIT_PATH)
     yield fake
-    fake.server.close()
+    end_listening(fake.server)
     os.unlink(INIT_PATH)
 
 

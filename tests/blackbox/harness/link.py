@@ -5,6 +5,15 @@ import threading
 import time
 
 
+def end_listening(server):
+    """A thread that waits in accept() ends: close() alone would leave it there, on a descriptor that the next socket gets."""
+    try:
+        server.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    server.close()
+
+
 class Link:
     """Forwards connections to a unix socket or an address. slow: bytes a second that go up while fewer than slow_until went; cuts: totals of
     bytes at which the connection that brings them ends."""
@@ -16,7 +25,7 @@ class Link:
         threading.Thread(target=self._run, daemon=True).start()
 
     def close(self):
-        self.server.close()
+        end_listening(self.server)
 
     def _run(self):
         while True:

@@ -12,6 +12,7 @@ import threading
 
 import pytest
 
+from .link import end_listening
 from .wait import GUARD_S, until
 
 
@@ -305,7 +306,7 @@ class Mute:
         return self
 
     def __exit__(self, *_):
-        self.server.close()
+        end_listening(self.server)
 
 
 class MuteNats(Mute):
