@@ -15,7 +15,7 @@ from blackbox.gateway import Gateway
 from blackbox.ledger import Ledger
 from blackbox.streams import client, read_to_end
 from blackbox.wait import until
-from harness.site import AWAY, QUEUE, Site
+from harness.site import AWAY, MACHINES, QUEUE, Site
 from harness.vm import SHORT_GUARD_S, SLOWER
 from harness.writelog import Replay, WriteLog, record
 
@@ -105,5 +105,6 @@ def test_any_moment_may_be_the_last(tmp_path):
 
 @pytest.mark.nightly
 @pytest.mark.guard(3000)
-def test_two_hundred_last_moments(tmp_path):
-    replayed_points("x86_64", str(tmp_path), 20, 200)
+@pytest.mark.parametrize("arch", list(MACHINES))
+def test_two_hundred_last_moments(arch, tmp_path):
+    replayed_points(arch, str(tmp_path), 20, 200)
