@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The power of a machine goes while clients write, and it starts again on its disk: nothing that was acknowledged is lost,
-and nothing comes twice that QoS 2 forbids. What QEMU has written is with the host's kernel, so this is a disk without a
-cache of its own; test_630_moments.py is about one that loses what was not flushed."""
+"""The power of a machine goes while clients write, and it starts again on its disk: nothing that was acknowledged is lost
+for a session or a stream, and nothing comes twice that QoS 2 forbids. What QEMU has written is with the host's kernel, so
+this is a disk without a cache of its own; test_630_moments.py is about one that loses what was not flushed."""
 import random
 import time
 
 import pytest
 
 from blackbox.ledger import Ledger
+from blackbox.streams import read_to_end
 from blackbox.wait import until
 from harness.site import AWAY, MACHINES, Site
 from harness.vm import BOOT_GUARD_S
@@ -32,6 +33,8 @@ def power_cuts(arch, directory, cuts):
         book.end_online()
         for s in taken + book.online:
             book.judge(s.got, s.name)
+        book.judge([(0, m["payload"].encode(), m["offset"]) for m in read_to_end(site, "all")], "the stream")
+        book.judge_retained(book.retained(BOOT_GUARD_S), "a new subscriber")
         print(f"{arch}: {cuts} power cuts, {book.total()} messages acknowledged, {book.refused()} refused")
     finally:
         book.over = True

@@ -179,16 +179,26 @@ class Ledger:
         self.quiet = self.over = False
         self.publishers, self.online = [], []
 
+    def _subscribed(self, name, topic, guard_s=None):
+        s = Subscriber(self, name)
+        s.needs_session = False
+        s.connect()
+        until(lambda: s.client.loop(TURN_S) == 0 and s.up, f"{name} is connected", guard_s)
+        s.client.subscribe(topic, qos=2)
+        until(lambda: s.client.loop(TURN_S) == 0 and s.subscribed, f"{name} is subscribed", guard_s)
+        return s
+
     def subscribe(self, names):
         """Makes sessions that wait for everything."""
         for name in names:
-            s = Subscriber(self, name)
-            s.needs_session = False
-            s.connect()
-            until(lambda: s.client.loop(TURN_S) == 0 and s.up, f"{name} is connected")
-            s.client.subscribe(FILTER, qos=2)
-            until(lambda: s.client.loop(TURN_S) == 0 and s.subscribed, f"{name} is subscribed")
-            s.client.disconnect()
+            self._subscribed(name, FILTER).client.disconnect()
+
+    def retained(self, guard_s=None):
+        """The retained message as a new subscriber gets it, for judge_retained; there has to be one."""
+        s = self._subscribed("reader", "keep/#", guard_s)
+        until(lambda: s.client.loop(TURN_S) == 0 and s.got, "a retained message comes", guard_s)
+        s.client.disconnect()
+        return s.got[0][1]
 
     def start(self, online=()):
         self.publishers = [Publisher(self, f"p{qos}{i}", qos, v) for qos in (1, 2)

@@ -64,6 +64,9 @@ class Site:
             raise OSError("the machine is off")
         return vm.address(1883)
 
+    def request(self, path):
+        return self.vm.get(path, BOOT_GUARD_S)
+
     def metric(self, name):
         text = self.vm.get("/metrics").text()
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.split("{")[0].split(" ")[0] == name)
