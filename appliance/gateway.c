@@ -278,6 +278,7 @@ static int control_loop(gateway *gw, const run_options *options, int signal_fd) 
         while (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
             log_info("signal %s", strsignal((int)info.ssi_signo));
             if (info.ssi_signo == SIGHUP) gateway_reload(gw, options);
+            else if (info.ssi_signo == SIGUSR1) gateway_log_open(gw->conf);
             else stop = true;
         }
         if (!draining && worker_has_ended(gw, true)) {
@@ -306,6 +307,7 @@ static int signals_block(void) {
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGUSR1);
     signal(SIGPIPE, SIG_IGN);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0) return -errno; // threads inherit it
     int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

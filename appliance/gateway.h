@@ -60,5 +60,8 @@ log_config gateway_log_config(const config *conf);
 void gateway_log_failure(const config *conf, const char *step, int result, char *out, size_t out_bytes);
 int gateway_config_read(const run_options *options, config **out, config_error *error);
 void gateway_reload(gateway *gw, const run_options *options);
+// SIGUSR1, and a part of each reload: opens the log's sinks anew. When that fails the old ones stay, and the
+// log says why.
+void gateway_log_open(const config *conf);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gateway_reload.c: SIGHUP and POST /api/reload. The new file is read and checked as a whole first; a
-// mistake leaves everything as it was and is told with file and line.
+// mistake leaves everything as it was and is told with file and line. SIGUSR1: the log alone is opened anew.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +81,16 @@ static void result_set(gateway *gw, const char *text) {
     __atomic_fetch_add(&gw->reload_generation, 1, __ATOMIC_ACQ_REL);
 }
 
+void gateway_log_open(const config *conf) {
+    const char *step = "";
+    char why[1024];
+    log_config log_settings = gateway_log_config(conf);
+    int result = log_reload(&log_settings, &step);
+    if (result >= 0) return;
+    gateway_log_failure(conf, step, result, why, sizeof(why));
+    log_error("reload: %s", why);
+}
+
 void gateway_reload(gateway *gw, const run_options *options) {
     if (!workers_running(gw)) return;
     config_error error = {{0}};
@@ -101,13 +111,7 @@ void gateway_reload(gateway *gw, const run_options *options) {
     }
     const config *was = gw->conf;
     log_restart_needed(was, conf);
-    const char *step = "";
-    log_config log_settings = gateway_log_config(conf);
-    int result = log_reload(&log_settings, &step);
-    if (result < 0) {
-        gateway_log_failure(conf, step, result, why, sizeof(why));
-        log_error("reload: %s", why);
-    }
+    gateway_log_open(conf);
     gateway_listeners_publish(gw, job);
     __atomic_store_n(&gw->conf, conf, __ATOMIC_RELEASE);
     job->pending = gw->worker_count + 1;

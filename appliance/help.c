@@ -15,9 +15,9 @@ const char help_head[] =
 
 const char help_tail[] = "\n"
                          "`sluice help COMMAND` shows the options and exit statuses of a command.\n"
-                         "`sluice run` with nothing else starts on defaults: framed devices on "
-                         "127.0.0.1:7000, metrics on\n"
-                         "127.0.0.1:9600, data in ./sluice-data.\n";
+                         "`sluice run` with nothing else starts on defaults: MQTT on 127.0.0.1:1883, framed "
+                         "devices on\n"
+                         "127.0.0.1:7000, metrics on 127.0.0.1:9600, data in ./sluice-data.\n";
 
 static const struct {
     const char *command;

@@ -17,21 +17,20 @@
 #define MS_D 86400000ull
 
 #define TOP(member) .section = SECTION_TOP, .offset = offsetof(config, member), .since = "0.1"
-#define TOP2(member) .section = SECTION_TOP, .offset = offsetof(config, member), .since = "0.2"
 #define ADMIN(member) .section = SECTION_ADMIN, .offset = offsetof(config, member), .since = "0.1"
 #define LOG(member) .section = SECTION_LOG, .offset = offsetof(config, log.member), .since = "0.1"
-#define UPDATE(member) .section = SECTION_UPDATE, .offset = offsetof(config, update.member), .since = "0.2"
+#define UPDATE(member) .section = SECTION_UPDATE, .offset = offsetof(config, update.member), .since = "0.1"
 #define LISTENER(member) \
     .section = SECTION_LISTENER, .offset = offsetof(listener_config, member), .since = "0.1"
 #define UPLINK(member) \
-    .section = SECTION_UPLINK, .offset = offsetof(uplink_config, member), .since = "0.3"
+    .section = SECTION_UPLINK, .offset = offsetof(uplink_config, member), .since = "0.1"
 #define LIST_OF(type_, member) .type = SETTING_LIST, CAPACITY_OF(type_, member)
-#define TLS(member) .section = SECTION_TLS, .offset = offsetof(listener_config, tls.member), .since = "0.3"
+#define TLS(member) .section = SECTION_TLS, .offset = offsetof(listener_config, tls.member), .since = "0.1"
 #define PATHS(member) .type = SETTING_LIST, .capacity = CONFIG_LIST_BYTES, .check = text_check_path, TLS(member)
 #define NETWORK(member) \
-    .section = SECTION_NETWORK, .offset = offsetof(network_config, member), .since = "0.2"
+    .section = SECTION_NETWORK, .offset = offsetof(network_config, member), .since = "0.1"
 #define STREAM(member) \
-    .section = SECTION_STREAM, .offset = offsetof(stream_config, member), .since = "0.3"
+    .section = SECTION_STREAM, .offset = offsetof(stream_config, member), .since = "0.1"
 #define TEXT_OF(type_, member) .type = SETTING_TEXT, CAPACITY_OF(type_, member)
 #define CAPACITY_OF(type_, member) .capacity = sizeof(((type_ *)0)->member)
 #define MQTT_ROW(member) LISTENER(member), .flags = SETTING_MQTT_ONLY
@@ -135,15 +134,15 @@ const setting schema_settings[] = {
      .def = "/var/lib/sluice",
      .text = "The directory for everything that must survive a restart. It is created if it is "
              "missing. Without a configuration file it is `./sluice-data`."},
-    {TOP2(durable), .type = SETTING_BOOL, .key = "durable", .def = "yes",
+    {TOP(durable), .type = SETTING_BOOL, .key = "durable", .def = "yes",
      .text = "Keeps a log in `data_dir` for what must survive a kill and a power cut. `no`: nothing survives, and "
              "nothing is promised. On the appliance without a data partition it is off whatever stands here."},
-    {TOP2(log_max_bytes), .type = SETTING_BYTES64, .key = "log_max", .min = 16 * MIB, .max = 64 * 1024 * GIB,
+    {TOP(log_max_bytes), .type = SETTING_BYTES64, .key = "log_max", .min = 16 * MIB, .max = 64 * 1024 * GIB,
      .zero = "auto", .def = "auto",
      .text = "Disk space of the durable logs, all workers together. `auto` is half of what is free at the start, at "
              "most 16g. When it is used up, or the disk is, messages that would have to be kept are refused by name, "
              "the others go on, and it resumes by itself when space is free again."},
-    {TOP2(commit_delay_us), .type = SETTING_US32, .key = "commit_delay", .max = 100000, .def = "0",
+    {TOP(commit_delay_us), .type = SETTING_US32, .key = "commit_delay", .max = 100000, .def = "0",
      .text = "A commit may wait so long for more to come. 0: the next one starts when the last has ended, which under "
              "load gathers by itself. Longer saves syncs, and so flash, where messages come singly; every "
              "acknowledgement is later by as much."},
@@ -180,9 +179,8 @@ const setting schema_settings[] = {
              "still sent for at most this time. 0 closes at once."},
     {TOP(max_sessions), .type = SETTING_COUNT, .key = "max_sessions", .max = 1u << 24,
      .zero = "unlimited", .def = "unlimited",
-     .text = "MQTT sessions of the whole process, those of absent clients included; each worker has "
-             "its share. A client that would be one more is refused with quota exceeded. Without it "
-             "memory is the limit."},
+     .text = "MQTT sessions of the whole process, those of absent clients included. A client that would be "
+             "one more is refused with quota exceeded. Without it memory is the limit."},
     {TOP(sys_interval_s), .type = SETTING_S32, .key = "sys_interval", .min = 1, .max = 86400,
      .zero = "off", .def = "10s",
      .text = "How often the `$SYS` topics are published (retained, QoS 0)."},
@@ -224,7 +222,7 @@ const setting schema_settings[] = {
      .check = text_check_optional_path, .def = "",
      .text = "A file with one line, a secret of at least 16 characters. Requests over TCP must carry it: "
              "`Authorization: Bearer SECRET`; `/healthz` and `/readyz` need none. Read at the start and at a reload. "
-             "The unix socket of `sluice ctl` needs none: only its owner and group can open it."},
+             "The unix socket of `sluice ctl` needs none: the kernel says who asks (`ctl_allow`)."},
     {ADMIN(admin_anonymous), .type = SETTING_BOOL, .key = "anonymous", .def = "no",
      .text = "Lets the admin listener stand on an address that other machines can reach without a token: who reaches "
              "it can do everything."},
@@ -239,7 +237,7 @@ const setting schema_settings[] = {
     {LOG(to_stderr), .type = SETTING_BOOL, .key = "stderr", .def = "yes",
      .text = "Logs to standard error."},
     {LOG(file), TEXT_OF(config, log.file), .key = "file", .check = text_check_optional_path,
-     .def = "", .text = "Logs to this file. Empty: no file. SIGHUP opens it anew."},
+     .def = "", .text = "Logs to this file. Empty: no file. SIGHUP and SIGUSR1 open it anew."},
     {LOG(file_bytes_max), .type = SETTING_BYTES64, .key = "file_max", .min = 64 * KIB,
      .max = 1024 * GIB, .zero = "never", .def = "16m",
      .text = "The file is rotated when it would grow beyond this size. `never` when logrotate does it."},

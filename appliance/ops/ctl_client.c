@@ -105,7 +105,7 @@ static int connect_to(const ctl_target *t, bool silent) {
     if (silent) return -1;
     fprintf(stderr, "sluice ctl: no gateway at %s: %s\n", t->text, strerror(err));
     if (err == EACCES) {
-        fprintf(stderr, "  Its socket is for the gateway's own user and group; run this as one of them.\n");
+        fprintf(stderr, "  Its socket is for root, the gateway's own user and those in ctl_allow.\n");
     } else if (local) {
         fprintf(stderr, "  Is it running? Its socket is ctl_socket of its configuration (DATA_DIR/ctl.sock\n"
                         "  unless set): name it with --socket PATH, or the configuration with -c FILE.\n");

@@ -191,7 +191,8 @@ def test_file_rotates(make_gateway):
     assert len(lines) > 10 and len({line.split()[0][:4] for line in lines}) == 1, lines[:3]
 
 
-def test_file_taken_away_is_opened_again_on_reload(make_gateway):
+@pytest.mark.parametrize("told", [signal.SIGHUP, signal.SIGUSR1], ids=lambda told: told.name)
+def test_file_taken_away_is_opened_again_when_told(make_gateway, told):
     gateway = make_gateway("epoll-et", listeners=LISTENERS)
     path = f"{gateway.directory}/log"
     gateway.sections["log"].update(file=path)
@@ -199,9 +200,8 @@ def test_file_taken_away_is_opened_again_on_reload(make_gateway):
     visit(gateway, 3)
     until(lambda: os.path.exists(path) and os.path.getsize(path), "the file is written")
     os.rename(path, path + ".moved")
-    gateway.signal(signal.SIGHUP)
-    until(lambda: visit(gateway, 1) or os.path.exists(path) and os.path.getsize(path),
-          "a new file is written after SIGHUP")
+    gateway.signal(told)
+    until(lambda: visit(gateway, 1) or os.path.exists(path) and os.path.getsize(path), "a new file is written")
 
 
 def test_file_that_can_not_be_opened(make_gateway):
