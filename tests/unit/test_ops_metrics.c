@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_ops_metrics.c: /metrics against a strict reading of the text format, version 0.0.4, and against what was
-// counted; and docs/metrics.md against the table of metrics.
+// counted; docs/metrics.md against the table of metrics, and other pages against the names that they explain.
 #include "test_ops_fake.h"
 
+#include "auth/result.h"
+#include "base/recorder.h"
+#include "broker/sessions.h"
+#include "net/reason.h"
+#include "net/tls_error.h"
 #include "ops/metrics.h"
+#include "uplink/error.h"
+#include "uplink/uplink.h"
 
 typedef struct sample {
     char *series;  // name and labels as they stand
@@ -240,6 +247,31 @@ static void test_documentation_names_all(void **state) {
     free(text);
 }
 
+// Names that a log, a metric or an answer can show: each is explained, as `name`.
+static void test_names_are_explained(void **state) {
+    (void)state;
+    const struct {
+        const char *page, *(*name)(u32);
+        u32 first, end;
+    } lists[] = {
+        {"docs/operations.md", close_reason_name, CLOSE_NONE + 1, CLOSE_REASONS},
+        {"docs/metrics.md", mqtt_drop_name, 0, MQTT_DROP_REASONS},
+        {"docs/tls.md", tls_failure_name, TLS_OK + 1, TLS_FAILURES},
+        {"docs/uplinks.md", uplink_error_name, 0, UPLINK_ERROR_COUNT},
+        {"docs/uplinks.md", uplink_drop_name, 0, UPLINK_DROP_COUNT},
+        {"docs/authentication.md", auth_result_name, 0, AUTH_RESULTS},
+        {"docs/http-api.md", recorder_event_name, REC_NONE + 1, REC_EVENTS},
+    };
+    for (u32 i = 0; i < ARRAY_LEN(lists); i++) {
+        char *text = repo_text(lists[i].page), quoted[64];
+        for (u32 k = lists[i].first; k < lists[i].end; k++) {
+            snprintf(quoted, sizeof(quoted), "`%s`", lists[i].name(k));
+            if (strstr(text, quoted) == NULL) fail_msg("%s does not explain %s", lists[i].page, quoted);
+        }
+        free(text);
+    }
+}
+
 int main(void) {
 #define T(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
     const struct CMUnitTest tests[] = {
@@ -248,6 +280,7 @@ int main(void) {
         T(test_histograms),
         T(test_documentation_names_all),
         T(test_alerts_know_their_metrics),
+        T(test_names_are_explained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
