@@ -19,6 +19,7 @@
 #define IMPORT_BRIDGES_MAX 64u
 #define IMPORT_SETTINGS_MAX 48u // of one block
 #define IMPORT_TOPICS_MAX 128u  // of one bridge
+#define IMPORT_ADDRESSES_MAX 8u // of one bridge: the URLs that an uplink may have
 #define IMPORT_NOTES_MAX 1024u
 #define IMPORT_ERRORS_MAX 64u
 
@@ -58,14 +59,15 @@ typedef struct import_listener {
 
 typedef struct import_topic {
     import_place place;
-    char *pattern; // with the local prefix
-    bool out, in, prefixed;
+    char *local, *remote; // the pattern with the prefix of either side
+    bool out, in;
 } import_topic;
 
 typedef struct import_bridge {
     import_place place;
-    char *name, *address, *user, *password;
-    u32 port;
+    char *name, *user, *password, *ca, *cert, *key;
+    char *hosts[IMPORT_ADDRESSES_MAX]; // "HOST:PORT"
+    u32 host_count;
     bool tls;
     import_topic topics[IMPORT_TOPICS_MAX];
     u32 topic_count;

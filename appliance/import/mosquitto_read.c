@@ -51,11 +51,13 @@ void import_model_free(import_model *m) {
     }
     for (u32 i = 0; i < m->bridge_count; i++) {
         import_bridge *b = &m->bridges[i];
-        for (u32 t = 0; t < b->topic_count; t++) free(b->topics[t].pattern);
-        free(b->name);
-        free(b->address);
-        free(b->user);
-        free(b->password);
+        for (u32 t = 0; t < b->topic_count; t++) {
+            free(b->topics[t].local);
+            free(b->topics[t].remote);
+        }
+        for (u32 h = 0; h < b->host_count; h++) free(b->hosts[h]);
+        char *texts[] = {b->name, b->user, b->password, b->ca, b->cert, b->key};
+        for (u32 t = 0; t < ARRAY_LEN(texts); t++) free(texts[t]);
     }
     free(m->listeners);
     free(m->bridges);

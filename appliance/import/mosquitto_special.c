@@ -209,8 +209,8 @@ IMPORT_APPLY(import_expiration_set) {
 IMPORT_APPLY(import_persistence_set) {
     bool yes;
     if (!import_bool(m, at, key, value, &yes)) return;
-    if (yes) import_note_add(m, at, "persistence: what is durable here is decided by `stream` blocks "
-                                    "and QoS, not by a switch");
+    if (!yes) import_note_add(m, at, "persistence: sessions and retained messages are kept here; with "
+                                     "`durable = no` nothing is, and streams and uplinks hold nothing");
 }
 
 // --- log ---
@@ -273,36 +273,34 @@ IMPORT_APPLY(import_bridge_begin) {
 
 // HOST, HOST:PORT or [V6]:PORT.
 static void address_take(import_model *m, import_place at, import_bridge *b, char *text) {
-    char *colon = strrchr(text, ':');
+    char *colon = strrchr(text, ':'), host[512];
     bool bracket = text[0] == '[';
     i64 port = 1883;
+    if (b->host_count == IMPORT_ADDRESSES_MAX) {
+        import_note_add(m, at, "address %.128s: an uplink has at most %u addresses", text, IMPORT_ADDRESSES_MAX);
+        return;
+    }
     if (colon != NULL && (bracket ? colon[-1] == ']' : strchr(text, ':') == colon)) {
         if (!import_number(m, at, "address", colon + 1, 1, 65535, &port)) return;
         *colon = 0;
     }
-    replace(&b->address, text);
-    b->port = (u32)port;
+    snprintf(host, sizeof(host), "%.500s:%u", text, (u32)port);
+    b->hosts[b->host_count++] = copy(host);
 }
 
 IMPORT_APPLY(import_bridge_address) {
-    char *rest = value, *first = word_next(&rest);
-    if (first == NULL) {
-        import_error_add(m, at, "%s: an address is missing", key);
-        return;
-    }
-    address_take(m, at, m->bridge, first);
-    if (word_next(&rest) != NULL) {
-        import_note_add(m, at, "%s: an uplink has one address; the others are left out", key);
-    }
+    char *rest = value, *word = word_next(&rest);
+    if (word == NULL) import_error_add(m, at, "%s: an address is missing", key);
+    for (; word != NULL; word = word_next(&rest)) address_take(m, at, m->bridge, word);
 }
 
-static void topic_note(import_model *m, import_place at, const import_topic *t, const char *qos) {
-    const char *p = t->pattern;
-    if (t->in) import_note_add(m, at, "topic %.128s: nothing is received through an uplink", p);
-    if (t->prefixed) import_note_add(m, at, "topic %.128s: topics are not renamed on their way", p);
-    if (t->out && qos != NULL && strcmp(qos, "0") == 0) {
-        import_note_add(m, at, "topic %.128s: an uplink sends with QoS 1, so that it can advance", p);
-    }
+static char *topic_join(const char *prefix, const char *pattern) {
+    bool empty = prefix == NULL || strcmp(prefix, "\"\"") == 0;
+    size_t bytes = (empty ? 0 : strlen(prefix)) + strlen(pattern) + 1;
+    char *topic = malloc(bytes);
+    if (topic == NULL) base_out_of_memory("the import", bytes);
+    snprintf(topic, bytes, "%s%s", empty ? "" : prefix, pattern);
+    return topic;
 }
 
 // topic PATTERN [out|in|both [QOS [LOCAL-PREFIX [REMOTE-PREFIX]]]]; "" is an empty part.
@@ -323,18 +321,15 @@ IMPORT_APPLY(import_bridge_topic) {
         return;
     }
     import_topic *t = &b->topics[b->topic_count++];
-    bool has_local = local != NULL && strcmp(local, "\"\"") != 0;
-    bool has_remote = remote != NULL && strcmp(remote, "\"\"") != 0;
-    if (strcmp(pattern, "\"\"") == 0) pattern = (char[]){""};
-    size_t bytes = strlen(pattern) + (has_local ? strlen(local) : 0) + 1;
-    t->pattern = malloc(bytes);
-    if (t->pattern == NULL) base_out_of_memory("the import", bytes);
-    snprintf(t->pattern, bytes, "%s%s", has_local ? local : "", pattern);
+    const char *bare = strcmp(pattern, "\"\"") == 0 ? "" : pattern;
+    t->local = topic_join(local, bare);
+    t->remote = topic_join(remote, bare);
     t->place = at;
     t->out = way == NULL || strcmp(way, "in") != 0;
     t->in = way != NULL && strcmp(way, "out") != 0;
-    t->prefixed = has_local || has_remote;
-    topic_note(m, at, t, qos);
+    if (t->out && qos != NULL && strcmp(qos, "0") == 0) {
+        import_note_add(m, at, "topic %.128s: an uplink sends with QoS 1, so that it can advance", t->local);
+    }
 }
 
 IMPORT_APPLY(import_bridge_account) {
@@ -343,7 +338,12 @@ IMPORT_APPLY(import_bridge_account) {
 }
 
 IMPORT_APPLY(import_bridge_tls) {
-    (void)value;
-    m->bridge->tls = true;
-    import_note_add(m, at, "%s: set the files in the uplink's `tls` block", key);
+    import_bridge *b = m->bridge;
+    b->tls = true;
+    if (strcmp(key, "bridge_capath") == 0) {
+        import_note_add(m, at, "%s: certificates of authorities are read from one file: set `tls_ca`", key);
+        return;
+    }
+    char **into = strcmp(key, "bridge_cafile") == 0 ? &b->ca : &b->cert;
+    replace(strcmp(key, "bridge_keyfile") == 0 ? &b->key : into, value);
 }

@@ -27,12 +27,17 @@ static bool word_known(section_kind section, const char *key, const char *word) 
     return false;
 }
 
-static void quoted_write(FILE *out, const char *text) {
-    fputc('"', out);
+// Inside of double quotes.
+static void escaped_write(FILE *out, const char *text) {
     for (; *text != 0; text++) {
         if (*text == '"' || *text == '\\') fputc('\\', out);
         fputc(*text, out);
     }
+}
+
+static void quoted_write(FILE *out, const char *text) {
+    fputc('"', out);
+    escaped_write(out, text);
     fputc('"', out);
 }
 
@@ -170,37 +175,74 @@ static void name_write(FILE *out, const char *name) {
     }
 }
 
+// `key = ["...", "..."];` of the topics that go one way; renames: only those that have another name at the remote.
+static void topics_write(const import_bridge *b, FILE *out, const char *key, bool in, bool renames) {
+    u32 written = 0;
+    for (u32 i = 0; i < b->topic_count; i++) {
+        const import_topic *t = &b->topics[i];
+        const char *from = in ? t->remote : t->local, *to = in ? t->local : t->remote;
+        bool renamed = strcmp(from, to) != 0;
+        if (!(in ? t->in : t->out) || (renames && !in && !renamed)) continue;
+        if (written++ == 0) fprintf(out, " %s = [\"", key);
+        else fputs(", \"", out);
+        escaped_write(out, from);
+        if (renames && renamed) fputs(" -> ", out);
+        if (renames && renamed) escaped_write(out, to);
+        fputc('"', out);
+    }
+    if (written > 0) fprintf(out, "];");
+}
+
+static void path_write(FILE *out, const char *key, const char *path) {
+    if (path == NULL) return;
+    fprintf(out, " %s = ", key);
+    quoted_write(out, path);
+    fputc(';', out);
+}
+
+static void bridge_note(import_model *m, const import_bridge *b) {
+    bool sends = false;
+    for (u32 i = 0; i < b->topic_count; i++) sends = sends || b->topics[i].out;
+    if (!sends) {
+        import_note_add(m, b->place,
+                        "connection %.64s: it sends nothing, and an uplink needs a stream: set its `topics`", b->name);
+    }
+    if (b->tls && b->ca == NULL) {
+        import_note_add(m, b->place, "connection %.64s: the remote's authorities are not named: set `tls_ca`", b->name);
+    }
+    if (b->user != NULL || b->password != NULL) {
+        import_note_add(m, b->place, "connection %.64s: user and password are to be set in the uplink", b->name);
+    }
+}
+
 static void bridge_write(import_model *m, const import_bridge *b, FILE *out) {
-    bool known = section_known("stream") && section_known("uplink");
-    const char *lead = known ? "" : "# ", *separator = "";
-    if (b->address == NULL) {
+    if (b->host_count == 0) {
         import_note_add(m, b->place, "connection %.64s: it has no address, and is left out", b->name);
         return;
     }
-    fprintf(out, "\n# from the bridge at %s:%u%s\n%sstream ", b->place.file, b->place.line,
-            known ? "" : "; streams and uplinks are " GONE, lead);
+    fprintf(out, "\n# from the bridge at %s:%u\nstream ", b->place.file, b->place.line);
     name_write(out, b->name);
-    fprintf(out, " { topics = [");
-    for (u32 i = 0; i < b->topic_count; i++) {
-        if (!b->topics[i].out) continue;
-        fputs(separator, out);
-        quoted_write(out, b->topics[i].pattern);
-        separator = ", ";
+    fprintf(out, " {");
+    topics_write(b, out, "topics", false, false);
+    fprintf(out, " }\nuplink ");
+    name_write(out, b->name);
+    fprintf(out, " { kind = mqtt; url = [");
+    for (u32 i = 0; i < b->host_count; i++) {
+        char url[600];
+        snprintf(url, sizeof(url), "mqtt%s://%s", b->tls ? "s" : "", b->hosts[i]);
+        if (i > 0) fprintf(out, ", ");
+        quoted_write(out, url);
     }
-    fprintf(out, "]; }\n%suplink ", lead);
+    fprintf(out, "]; streams = [\"");
     name_write(out, b->name);
-    fprintf(out, " { kind = mqtt; url = ");
-    char url[512];
-    snprintf(url, sizeof(url), "mqtt%s://%s:%u", b->tls ? "s" : "", b->address, b->port);
-    quoted_write(out, url);
-    fprintf(out, "; streams = [\"");
-    name_write(out, b->name);
-    fprintf(out, "\"]; }\n");
-    if (!known) import_note_add(m, b->place, "connection %.64s: uplinks are " GONE, b->name);
-    if (b->user != NULL || b->password != NULL) {
-        import_note_add(m, b->place, "connection %.64s: user and password are to be set in the uplink",
-                        b->name);
-    }
+    fprintf(out, "\"];");
+    topics_write(b, out, "remap", false, true);
+    topics_write(b, out, "down", true, true);
+    path_write(out, "tls_ca", b->ca);
+    path_write(out, "tls_cert", b->cert);
+    path_write(out, "tls_key", b->key);
+    fprintf(out, " }\n");
+    bridge_note(m, b);
 }
 
 static void notes_write(const import_model *m, FILE *out) {

@@ -311,7 +311,8 @@ def run_import(run, conf):
 def test_an_imported_file_passes_the_check(run, tmp_path):
     conf = tmp_path / "mosquitto.conf"
     conf.write_text("listener 1883 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 0\nmax_queued_messages 0\n"
-                    "max_keepalive 0\nsys_interval 0\nmax_packet_size 0\nlog_type all\n")
+                    "max_keepalive 0\nsys_interval 0\nmax_packet_size 0\nlog_type all\n"
+                    "connection up\naddress b.example c.example:1884\ntopic s/# both 1 l/ r/\ntopic c in\n")
     text = run_import(run, conf)
     if "MQTT listeners are not available" in text:
         pytest.skip("this version has no MQTT listeners")

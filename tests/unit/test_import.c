@@ -108,13 +108,21 @@ static void test_bridge(void **state) {
     (void)state;
     assert_int_equal(convert("connection up\naddress b.example:8883 c.example\nbridge_cafile /x\n"
                              "topic s/# out 1\ntopic c/# in\ntopic x both 0 l/ r/\n"), 0);
-    assert_has(made, "mqtts://b.example:8883");
-    assert_has(made, "topics = [\"s/#\", \"l/x\"]");
-    assert_has(said, "5: topic c/#: nothing is received");
-    assert_has(said, "2: address: an uplink has one address");
-    assert_has(said, "6: topic l/x: topics are not renamed");
+    assert_has(made, "url = [\"mqtts://b.example:8883\", \"mqtts://c.example:1883\"];");
+    assert_has(made, "topics = [\"s/#\", \"l/x\"];");
+    assert_has(made, "remap = [\"l/x -> r/x\"];");
+    assert_has(made, "down = [\"c/#\", \"r/x -> l/x\"];");
+    assert_has(made, "tls_ca = \"/x\";");
+    assert_has(said, "6: topic l/x: an uplink sends with QoS 1");
     assert_int_equal(convert("connection up\naddress [fd00::1]:1885\ntopic # out\n"), 0);
     assert_has(made, "mqtt://[fd00::1]:1885");
+    assert_int_equal(convert("connection down\naddress a:1884\nbridge_capath /x\ntopic c/# in\n"), 0);
+    assert_has(said, "3: bridge_capath: ");
+    assert_has(said, "1: connection down: it sends nothing");
+    assert_has(said, "1: connection down: the remote's authorities are not named");
+    assert_int_equal(convert("connection up\naddress a b c d e f g h i\ntopic # out\n"), 0);
+    assert_has(made, "\"mqtt://h:1883\"];");
+    assert_has(said, "2: address i: an uplink has at most 8 addresses");
 }
 
 static void test_texts_stay_in_their_quotes(void **state) {
