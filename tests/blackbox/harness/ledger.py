@@ -143,6 +143,8 @@ class Publisher(Party):
     def turn(self):
         if self.book.quiet or len(self.open) >= WINDOW or time.monotonic() < self.pause_until:
             return
+        if self.book.most is not None and self.next >= self.book.most:
+            return
         for _ in range(self.book.burst):
             info = self.client.publish(self.topic, self.payload(self.next), self.qos, retain=self.retain)
             self.open[info.mid] = self.next
@@ -177,6 +179,7 @@ class Ledger:
     def __init__(self, address, mark=time.monotonic, filling=0, burst=4, pause_s=0.02):
         self.address, self.mark, self.filling, self.burst, self.pause_s = address, mark, filling, burst, pause_s
         self.quiet = self.over = False
+        self.most = None  # how many messages each publisher sends until it is raised; None: as many as it can
         self.publishers, self.online = [], []
 
     def _subscribed(self, name, topic, guard_s=None):
