@@ -19,6 +19,7 @@ typedef struct conversion {
     const store_keeper *keepers;
     store *to[LIMIT_WORKERS_MAX];
     u32 old_worker;
+    u64 went[STORE_KINDS]; // of the old log that is read: whom records of each kind were for
     u64 records;
     int error;
 } conversion;
@@ -59,6 +60,8 @@ static void forward(conversion *c, const store_record *r) {
     const store_keeper *k = &c->keepers[r->kind];
     u32 workers = c->d->workers;
     u64 owners = k->owners != NULL ? k->owners(r, c->old_worker, workers) : 1ull << (c->old_worker % workers);
+    c->went[r->kind] |= owners;
+    if (k->follows != STORE_NONE) owners |= c->went[k->follows];
     for (u32 i = 0; i < workers && c->error == 0; i++) {
         if ((owners & (1ull << i)) != 0) c->error = put(c, c->to[i], r);
     }
@@ -98,6 +101,7 @@ static int read_old(conversion *c, u32 index, bool older) {
         make_store(c->d, c->d->old_first + index, index, c->d->old_workers, 0, LIMIT_STORE_SEGMENT_MIN_BYTES, &old);
     if (result < 0) return result;
     c->old_worker = index;
+    memset(c->went, 0, sizeof(c->went));
     store_keeper to_new = {.context = c, .replay = forward_replayed};
     for (u32 kind = STORE_NONE + 1; kind < STORE_META && !older; kind++) store_register(old, kind, &to_new);
     result = store_recover(old);

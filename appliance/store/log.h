@@ -72,6 +72,8 @@ typedef struct store_keeper {
     // this record? One bit each; 0 = nobody. NULL: the old worker's number modulo the new number. Pure: no context.
     // The record keeps its origin; a worker that gets it ignores what in it is not its own.
     u64 (*owners)(const store_record *r, u32 old_worker, u32 workers);
+    // The same: its records go, besides, where those of this kind went that were met in the same log. STORE_NONE: no.
+    store_kind follows;
 } store_keeper;
 
 enum {

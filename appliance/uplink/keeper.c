@@ -96,7 +96,9 @@ static bool checkpoint(void *context, bool begin, u32 budget) {
 }
 
 void keeper_init(uplinks *all) {
-    all->keeper = (store_keeper){.context = all, .replay = replay, .replayed = replayed, .checkpoint = checkpoint};
+    // A log may have partitions of several workers, which part when it is converted: what was sent of them is theirs.
+    all->keeper = (store_keeper){.context = all, .replay = replay, .replayed = replayed, .checkpoint = checkpoint,
+                                 .follows = STORE_STREAM};
 }
 
 const store_keeper *uplinks_keeper(uplinks *all) {
