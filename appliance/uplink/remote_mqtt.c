@@ -16,6 +16,7 @@
 
 #define HEAD_ROOM 1024u
 #define SMALL_ROOM 1024u
+#define REFUSED_NS (500 * NS_PER_MS) // so long at least before what was refused is asked for again
 
 static uplink *uplink_of(const conn *c) {
     return c->proto_state;
@@ -224,12 +225,22 @@ static void puback_send(uplink *u, u16 packet_id) {
     if (packet_send(u, &ack) != 0) uplink_fail(u, UPLINK_ERROR_NO_MEMORY, NULL);
 }
 
-// Not acknowledged: the remote sends it again over the next connection.
+// Not acknowledged: the remote sends it again over the next connection. Room is what this one may make, by sending what
+// the log and its streams hold: it goes on so long, without what comes.
 static void own_log_refuses(uplink *u, int result) {
-    const char *why = result == -EDQUOT   ? "what came from the remote: the log is full"
-                      : result == -EXFULL ? "what came from the remote: a stream is full"
-                                          : errno_name(result);
-    uplink_fail(u, UPLINK_ERROR_LOG_FAILED, why);
+    bool no_room = result == -EDQUOT || result == -EXFULL;
+    if (!no_room) uplink_fail(u, UPLINK_ERROR_LOG_FAILED, errno_name(result));
+    else if (u->mqtt.refused_ns == 0) u->mqtt.refused_ns = u->owner->now_ns;
+}
+
+// All that waited has been sent, or it has had time to make some room: begins anew, so that what came comes again.
+static uplink_error check(uplink *u) {
+    u64 refused_ns = u->mqtt.refused_ns, now_ns = u->owner->now_ns;
+    if (refused_ns == 0 || now_ns < refused_ns + REFUSED_NS) return UPLINK_ERROR_NONE;
+    bool all_sent = u->window.count == 0 && counter_get(&u->metrics.lag_messages) == 0;
+    if (!all_sent && now_ns < refused_ns + UPLINK_GOOD_MS * NS_PER_MS) return UPLINK_ERROR_NONE;
+    uplink_detail(u, "what came from the remote: the log or a stream is full");
+    return UPLINK_ERROR_LOG_FAILED;
 }
 
 static void owed_settled(pledge_line *line) {
@@ -276,6 +287,8 @@ static int publish_take(uplink *u, const mqtt_publish *p) {
         u->mqtt.waits = true;
         return PROTO_WAITING;
     }
+    // In the order they came: none before the one that was refused.
+    if (p->qos > 0 && u->mqtt.refused_ns != 0) return 0;
     pledge *owed = NULL;
     int result = down_publish(u, &in, p->qos > 0 ? &owed : NULL);
     if (result == -EAGAIN) return PROTO_BLOCKED;
@@ -386,6 +399,7 @@ const uplink_remote uplink_remote_mqtt = {
     .greet = greet,
     .publish = publish,
     .ping = ping,
+    .check = check,
     .leave = leave,
     .gone = gone,
 };

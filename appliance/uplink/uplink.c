@@ -220,6 +220,8 @@ static uplink_event do_check(uplink *u) {
     drain_lag(u);
     look_at_tcp(u);
     if (drain_is_overdue(u)) return failed(u, UPLINK_ERROR_ACK_TIMEOUT);
+    uplink_error wrong = u->remote->check == NULL ? UPLINK_ERROR_NONE : u->remote->check(u);
+    if (wrong != UPLINK_ERROR_NONE) return failed(u, wrong);
     if (u->ping_ns != 0 && u->conn->received_ns > u->ping_ns) u->ping_ns = 0;
     if (u->ping_ns != 0) {
         bool late = now > MAX(u->ping_ns, u->progress_ns) + u->conf.ping_timeout_ms * NS_PER_MS;

@@ -34,6 +34,7 @@ typedef struct uplink_remote {
     // take it; -EAGAIN: not now, it stays first; -ENOMEM.
     int (*publish)(uplink *u, const uplink_message *m, const char *topic, u32 topic_len, u32 place);
     void (*ping)(uplink *u);
+    uplink_error (*check)(uplink *u); // now and then: why the connection is to end; NULL: there is nothing to look at
     void (*leave)(uplink *u); // goodbye
     void (*gone)(uplink *u);  // the connection is no more: forget what belongs to it
 } uplink_remote;
@@ -47,6 +48,7 @@ typedef struct uplink_mqtt {
     u8 qos_max;
     bool retain_available;
     bool waits;           // reading, for acknowledgements that are owed
+    u64 refused_ns;       // when the own log or a stream had no room for what came; 0 = it had
 } uplink_mqtt;
 
 typedef struct uplink_nats {
@@ -107,7 +109,7 @@ struct uplink {
     uplink_nats nats;
     // the backlog
     uplink_map up_map, down_map;
-    u16 streams[4 * UPLINK_STREAMS_MAX]; // their numbers in records (source.c), a few partitions of each
+    u16 streams[LIMIT_STREAMS_KEPT]; // their numbers in records (source.c): of all partitions in this worker's log
     u32 stream_count;
     window window;
     uplink_ranges ranges;
@@ -136,6 +138,7 @@ struct uplinks {
     store_keeper keeper;
     u32 checkpoint_next;
     bool replayed, stopping;
+    bool configured;        // uplinks_configure has run: who is wanted, and what he reads, is known
     char *topic;            // LIMIT_TOPIC_BYTES: a mapped topic, and another behind it
     timer_node lag_timer;   // once a second: how much waits, also while nothing is connected
 };
