@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // stream_records.c: what the streams write to the log: STORE_STREAM records, integers big-endian.
 //
-//   STATE      number, name, first, next, bytes_first, max_bytes, max_age, sync, index with its marks
+//   STATE      number, name, first, next, bytes_first, max_bytes, max_age, policy, index with its marks
+//              policy: 1 sync = interval, 2 discard = new
 //   TRIM       number, first, bytes_first               messages before `first` are gone
 //   CONSUMER   number, name, acked, time                a named consumer has acknowledged all before `acked`
 //   FORGOTTEN  number, name                             it has been removed
@@ -30,6 +31,8 @@ typedef enum stream_record_type {
 
 #define HEAD_BYTES_MAX 256u // all but the marks
 #define MARK_BYTES 32u
+#define POLICY_INTERVAL 1u
+#define POLICY_NEW 2u // without it a stream that has left the configuration would lose what it holds beyond its bound
 
 _Static_assert(HEAD_BYTES_MAX + LIMIT_STREAM_MARKS * MARK_BYTES <= STORE_RECORD_BYTES_MAX, "a STATE is one record");
 
@@ -87,7 +90,8 @@ static int state_append(streams *s, stream_part *p) {
     put(&out, p->bytes_first, 8);
     put(&out, p->conf.max_bytes, 8);
     put(&out, p->conf.max_age_ms, 8);
-    put(&out, p->conf.sync, 1);
+    put(&out, (p->conf.sync == STREAM_SYNC_INTERVAL ? POLICY_INTERVAL : 0u) |
+              (p->conf.discard == STREAM_DISCARD_NEW ? POLICY_NEW : 0u), 1);
     put(&out, x->sparse, 1);
     put(&out, x->last_offset, 8);
     put(&out, x->last_pos, 8);
@@ -224,7 +228,9 @@ static bool replay_state(streams *s, u16 number, cursor *c) {
     at.bytes_first = take_u64(c);
     at.conf.max_bytes = take_u64(c);
     at.conf.max_age_ms = take_u64(c);
-    at.conf.sync = cursor_u8(c) == STREAM_SYNC_INTERVAL ? STREAM_SYNC_INTERVAL : STREAM_SYNC_COMMIT;
+    u8 policy = cursor_u8(c);
+    at.conf.sync = (policy & POLICY_INTERVAL) != 0 ? STREAM_SYNC_INTERVAL : STREAM_SYNC_COMMIT;
+    at.conf.discard = (policy & POLICY_NEW) != 0 ? STREAM_DISCARD_NEW : STREAM_DISCARD_OLD;
     stream_index x = {.sparse = cursor_u8(c)};
     x.last_offset = take_u64(c);
     x.last_pos = take_u64(c);
@@ -244,6 +250,7 @@ static bool replay_state(streams *s, u16 number, cursor *c) {
     p->conf.max_bytes = at.conf.max_bytes;
     p->conf.max_age_ms = at.conf.max_age_ms;
     p->conf.sync = at.conf.sync;
+    p->conf.discard = at.conf.discard;
     p->known = true;
     bool read = marks_take(c, &p->index, count);
     stream_index *to = &p->index;

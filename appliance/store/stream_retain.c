@@ -83,26 +83,30 @@ static u64 first_by_bytes(const streams *s, const stream_part *p) {
     return first;
 }
 
-// discard = new: an eighth of the bound is to be free, as far as all have taken what is there. Each partition gives for
-// all of them: another one may have nothing that it could give.
+// discard = new: an eighth of the bound is to be free, and some of the log, as far as all have taken what is there.
+// Each partition gives for all of them: another one may have nothing that it could give.
 static u64 first_by_taken(const streams *s, const stream_part *p) {
-    u64 held = p->index.last_bytes_end - p->bytes_first, total = stream_bytes_total(s, p), max = p->conf.max_bytes;
-    if (max == 0 || total <= max - max / 8) return 0;
-    u64 excess = total - (max - max / 8);
+    u64 held = p->index.last_bytes_end - p->bytes_first, max = p->conf.max_bytes, keep = max - max / 8;
+    u64 total = max == 0 ? 0 : stream_bytes_total(s, p), excess = total > keep ? total - keep : 0;
+    excess = MAX(excess, s->log_excess);
+    if (excess == 0) return 0;
     return MIN(stream_index_holding(&p->index, held - MIN(held, excess)), stream_taken_to(s, p));
 }
 
 void stream_part_retain(streams *s, stream_part *p, u64 now_ms) {
     if (p->first == p->next) return;
     u64 by_age = stream_index_retain(&p->index, 0, p->conf.max_age_ms, now_ms);
-    u64 by_bytes = p->conf.discard == STREAM_DISCARD_NEW ? first_by_taken(s, p) : first_by_bytes(s, p);
+    bool taken_only = p->conf.discard == STREAM_DISCARD_NEW;
+    u64 by_bytes = taken_only ? first_by_taken(s, p) : first_by_bytes(s, p), bytes_first = p->bytes_first;
     u64 first = MAX(by_age, by_bytes);
     if (first <= p->first) return;
     u64 sent = stream_sent_to(s, p);
     if (first > sent) stream_unsent_gone(s, p, first - sent);
+    if (taken_only && s->save_sent != NULL) s->save_sent(s->owner, p->number);
     const stream_mark *m = stream_index_find(&p->index, first);
     counter_add(&p->counters.trimmed, first - p->first);
     p->bytes_first = first == p->next || m == NULL ? p->index.last_bytes_end : m->bytes_before;
+    s->log_excess -= MIN(s->log_excess, p->bytes_first - bytes_first);
     p->first = first;
     p->trim_dirty = true;
     stream_room_forget(p);
@@ -206,6 +210,8 @@ static void tick(timer_node *node, void *context) {
     (void)context;
     streams *s = CONTAINER_OF(node, streams, timer);
     u64 now_ms = time_to_judge_by(s);
+    // What was given up counts when the sweep has been over it.
+    s->log_excess = sweep_next(s) == NULL ? stream_log_excess(s) : 0;
     for (u32 i = 0; i < s->count; i++) {
         stream_part_retain(s, s->parts[i], now_ms);
         stream_room_tick(s, s->parts[i]);

@@ -192,8 +192,9 @@ void streams_on_release(streams *s, void (*released)(worker *w, const store_reco
     s->released = released;
 }
 
-void streams_on_sent(streams *s, u64 (*sent)(worker *w, u16 number)) {
+void streams_on_sent(streams *s, u64 (*sent)(worker *w, u16 number), void (*save)(worker *w, u16 number)) {
     s->sent = sent;
+    s->save_sent = save;
 }
 
 u64 stream_offset_in(const message_record *m, u16 number, u32 *at) {

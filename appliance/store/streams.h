@@ -61,7 +61,8 @@ u64 streams_owners(const message_stream *refs, u32 count, u32 workers);
 // released: retention has taken the record from its last stream.
 void streams_on_release(streams *s, void (*released)(worker *w, const store_record *r));
 // sent: the place in the log up to which every uplink that reads the partition is through; UINT64_MAX: there is none.
-void streams_on_sent(streams *s, u64 (*sent)(worker *w, u16 number));
+// save: messages before it are about to go; that they were sent has to be in the log first.
+void streams_on_sent(streams *s, u64 (*sent)(worker *w, u16 number), void (*save)(worker *w, u16 number));
 
 // --- for readers: uplinks ---
 

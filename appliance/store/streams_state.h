@@ -69,9 +69,10 @@ typedef struct stream_part {
     bool state_dirty;     // its name or settings are not
     int write_failed;     // what was logged last
     // discard = new (stream_room.c)
-    u64 allowed_ns;       // when counters.allowed was worked out; 0 = not yet
+    u64 full_ns;          // when there was no room for another allowance; 0 = there was
     bool full;            // takes nothing now: as of the last stream_refusal
     bool refusing;        // it was told
+    u64 refused_ns;       // when a message was refused last
     u64 unsent_gone, unsent_ns; // discard = old: messages that went unsent since that was told, and when it was
     stream_feed *feeds;
     stream_counters counters;
@@ -88,6 +89,8 @@ struct streams {
     stream_part *own[LIMIT_STREAMS_MAX]; // those that take, the first `taking` ones
     void (*released)(worker *w, const store_record *r);
     u64 (*sent)(worker *w, u16 number);
+    void (*save_sent)(worker *w, u16 number);
+    u64 log_excess;       // bytes the log wants given up by streams with discard = new: it runs full before they do
     timer_node timer;     // once a second: retention, what could not be written
     stream_clock clock;
     u64 replayed_ms;      // UNIX time of the last record before this start, by the clock of then; 0 = none
@@ -138,6 +141,8 @@ u64 stream_bytes_total(const streams *s, const stream_part *p);
 u64 stream_sent_to(const streams *s, const stream_part *p);
 // The same of uplinks and named consumers; p->first when there are none.
 u64 stream_taken_to(const streams *s, const stream_part *p);
+// Bytes of the log that it needs back, as far as they have been taken by all (discard = new).
+u64 stream_log_excess(const streams *s);
 // False: discard = new, and there is no room for another message.
 bool stream_part_room(streams *s, stream_part *p);
 // The allowance is worked out anew: settings have changed, or it holds less.

@@ -31,6 +31,7 @@ void source_bind(uplink *u) {
     stream_info info;
     u->stream_count = 0;
     for (walk at = {u->conf.streams, 0}; walk_next(u, &at, &info);) {
+        // No log has more; a list that names a stream twice could.
         if (u->stream_count < ARRAY_LEN(u->streams)) u->streams[u->stream_count++] = info.number;
     }
 }

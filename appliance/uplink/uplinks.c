@@ -121,7 +121,9 @@ static uplink *add(uplinks *all, const uplink_config *conf) {
     return u;
 }
 
+// One whose settings have changed may read it as soon as it has begun anew.
 static bool reads(const uplink *u, u16 number) {
+    if (u->again) return true;
     for (u32 i = 0; i < u->stream_count; i++) {
         if (u->streams[i] == number) return true;
     }
@@ -130,12 +132,24 @@ static bool reads(const uplink *u, u16 number) {
 
 // For the streams: the place up to which all uplinks of a partition are through.
 static u64 sent_to(worker *w, u16 number) {
+    const uplinks *all = w->uplinks;
     u64 to = UINT64_MAX;
-    for (u32 i = 0; w->uplinks != NULL && i < w->uplinks->count; i++) {
-        const uplink *u = w->uplinks->at[i];
+    if (all == NULL || all->count == 0) return to;
+    // A start: what the log holds is looked through yet, and none has begun.
+    if (!all->configured) return 0;
+    for (u32 i = 0; i < all->count; i++) {
+        const uplink *u = all->at[i];
         if (u->wanted && reads(u, number)) to = MIN(to, u->ranges_known ? ranges_low(&u->ranges) : 0);
     }
     return to;
+}
+
+// For the same: something before that place is about to go. The log has to know before that it was sent, or a crash in
+// between would have it counted as lost.
+static void save_sent(worker *w, u16 number) {
+    for (u32 i = 0; w->uplinks != NULL && i < w->uplinks->count; i++) {
+        if (reads(w->uplinks->at[i], number)) keeper_save(w->uplinks->at[i]);
+    }
 }
 
 int uplinks_create(worker *w, uplinks **out) {
@@ -143,7 +157,7 @@ int uplinks_create(worker *w, uplinks **out) {
     if (all == NULL) return -ENOMEM;
     all->owner = w;
     keeper_init(all);
-    if (w->streams != NULL) streams_on_sent(w->streams, sent_to);
+    if (w->streams != NULL) streams_on_sent(w->streams, sent_to, save_sent);
     // Before the log is replayed: its records are for those that are here.
     for (u32 i = 0; i < w->conf->uplink_count; i++) {
         if (add(all, &w->conf->uplinks[i]) != NULL) continue;
@@ -193,7 +207,10 @@ static void start(uplink *u) {
         u->ranges_known = u->dirty = true;
         keeper_save(u);
     }
-    if (u->imported) u->accounted = source_count(u, true);
+    if (u->imported) {
+        u->accounted = source_count(u, true);
+        keeper_save(u);
+    }
     u->imported = false;
     uplink_event_run(u, UPLINK_EV_START);
 }
@@ -227,6 +244,7 @@ void uplinks_configure(worker *w) {
     uplinks *all = w->uplinks;
     const config *c = w->conf;
     if (all == NULL || all->stopping) return;
+    all->configured = true;
     for (u32 i = 0; i < all->count; i++) {
         uplink *u = all->at[i];
         if (!u->wanted || in_configuration(c, u->conf.name)) continue;

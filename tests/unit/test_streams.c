@@ -157,11 +157,11 @@ static u64 sent(worker *w, u16 number) {
     return sent_pos;
 }
 
-// Publishes until it is refused; how many were taken. An allowance holds for a millisecond.
+// Publishes until it is refused, all in one moment; how many were taken. Who was refused is for a millisecond.
 static u32 fill(rig *g) {
+    rig_turn(g, NS_PER_MS);
     for (u32 n = 0;; n++) {
         assert_true(n < 10000);
-        rig_turn(g, NS_PER_MS);
         int result = streams_refusal(g->w.streams, "a/t", 3, 1);
         if (result == -EXFULL) return n;
         assert_int_equal(result, 0);
@@ -184,6 +184,7 @@ static void test_refuses_what_has_no_room(void **state) {
     stream_part *p = g->w.streams->parts[0];
     u32 held = fill(g);
     assert_true(held > 200 && held < 2000);
+    assert_true(counter_get(&p->counters.bytes) >= 64u << 10); // not before it is full
     rig_turn(g, 2 * NS_PER_S);
     assert_int_equal(rig_read_all(g, "a", EARLIEST, &first), held); // nobody has taken anything: nothing goes
     // QoS 0 is refused as well, and then not taken; other topics are not concerned; another stream takes what this one
@@ -201,7 +202,7 @@ static void test_refuses_what_has_no_room(void **state) {
     streams_configure(g->w.streams, &g->conf);
     assert_int_equal(counter_get(&p->counters.refused), 3);
 
-    streams_on_sent(g->w.streams, sent);
+    streams_on_sent(g->w.streams, sent, NULL);
     sent_pos = 0;
     assert_int_equal(fill(g), 0);
     assert_int_equal(p->first, 1);
@@ -220,6 +221,56 @@ static void test_refuses_what_has_no_room(void **state) {
         assert_true(counter_get(&p->counters.bytes) <= (64u << 10) + 512);
     }
     rig_close(g, true);
+    // One that has left the configuration goes by its last settings.
+    g->conf.stream_count = 0;
+    rig_open(g);
+    p = g->w.streams->parts[0];
+    assert_int_equal(p->conf.discard, STREAM_DISCARD_NEW);
+    assert_int_equal(p->conf.sync, STREAM_SYNC_COMMIT);
+    rig_turn(g, 2 * NS_PER_S);
+    assert_int_equal(p->first, info_of(g, "a").first);
+    rig_close(g, true);
+    rig_destroy(g);
+}
+
+// Publishes so many, waiting where the log has no room. False: it gets none.
+static bool publish_through(rig *g, u32 count, const char *payload) {
+    message_stream refs[LIMIT_STREAM_REFS];
+    for (u32 n = 0, waited = 0; n < count;) {
+        u32 taken;
+        int result = rig_publish(g, "a/t", payload, refs, &taken);
+        rig_turn(g, result == 0 ? NS_PER_MS : NS_PER_S / 4);
+        while (store_step(g->w.store)) {
+        }
+        waited = result == 0 ? 0 : waited + 1;
+        n += result == 0;
+        if (waited == 200) return false;
+    }
+    return true;
+}
+
+// The log runs full before the stream does: what all have taken goes then, and nothing else.
+static void test_gives_the_log_its_room(void **state) {
+    (void)state;
+    static char payload[10000];
+    memset(payload, 'x', sizeof(payload) - 1);
+    rig *g = rig_create(34, 8);
+    rig_stream(g, "a", "a/#\n", 0, 0);
+    g->conf.streams[0].discard = STREAM_DISCARD_NEW;
+    rig_open(g);
+    streams_on_sent(g->w.streams, sent, NULL);
+    stream_part *p = g->w.streams->parts[0];
+    sent_pos = UINT64_MAX - 1;
+    assert_true(publish_through(g, 3000, payload)); // 30 MB
+    assert_true(p->first > 1000);
+    sent_pos = p->index.marks[p->index.count / 2].pos;
+    u64 unsent = p->index.marks[p->index.count / 2].offset;
+    assert_false(publish_through(g, 3000, payload));
+    assert_true(p->first <= unsent);
+    sent_pos = UINT64_MAX - 1;
+    assert_true(publish_through(g, 1000, payload));
+    assert_true(p->first > unsent);
+    rig_close(g, true);
     rig_destroy(g);
 }
 
@@ -230,7 +281,7 @@ static void test_a_consumer_keeps_what_it_has_not_acknowledged(void **state) {
     g->conf.streams[0].discard = STREAM_DISCARD_NEW;
     rig_open(g);
     streams_configure(g->w.streams, &g->conf);
-    streams_on_sent(g->w.streams, sent);
+    streams_on_sent(g->w.streams, sent, NULL);
     stream_part *p = g->w.streams->parts[0];
     stream_consumer *c = stream_consumer_get(p, "one", 3);
     sent_pos = UINT64_MAX; // no uplink
@@ -507,6 +558,7 @@ int main(void) {
         cmocka_unit_test(test_waits_for_what_comes), cmocka_unit_test(test_goes_on_after_a_restart),
         cmocka_unit_test(test_bounds_are_kept), cmocka_unit_test(test_refuses_what_has_no_room),
         cmocka_unit_test(test_a_consumer_keeps_what_it_has_not_acknowledged),
+        cmocka_unit_test(test_gives_the_log_its_room),
         cmocka_unit_test(test_removed_and_back),
         cmocka_unit_test(test_new_on_a_bad_disk),
         cmocka_unit_test(test_a_consumer_goes_on), cmocka_unit_test(test_an_ask_older_than_what_was_told),
