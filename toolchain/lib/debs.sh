@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Debian's binary packages that are taken apart for what is in them (the boot loader), never installed: pinned, fetched
-# and checked like the sources (fetch.sh), for any architecture whatever the machine's own is. A pinned package that
-# has left the archive is replaced by the archive's current one, whose hash comes from the signed index.
+# Debian's binary packages that are taken apart for what is in them (the boot loader, the Python of a guest), never
+# installed: pinned, fetched and checked like the sources (fetch.sh), for any architecture whatever the machine's own
+# is. A pinned package that has left the archive is replaced by the archive's current one, whose hash comes from the
+# signed index.
 
 # deb_field NAME ARCH FIELD: suite version licence pool sha
 deb_field() {
@@ -35,7 +36,7 @@ deb_index_take() {
 deb_resolve() {
     local name=$1 arch=$2 record=$3 version file
     version=$(deb_field "$name" "$arch" version)
-    file=${name}_${version}_$arch.deb
+    file=${name}_${version#*:}_$arch.deb
     mkdir -p "${record%/*}"
     if fetch_file "$(deb_field "$name" "$arch" pool)" "$file" "$(deb_field "$name" "$arch" sha)"; then
         printf '%s %s %s\n' "$version" "$file" "$(deb_field "$name" "$arch" sha)" >"$record.new"
@@ -65,6 +66,16 @@ deb_fetch() {
     [ "$(deb_version "$name" "$arch")" = "$(deb_field "$name" "$arch" version)" ] ||
         note "$name: the pinned $(deb_field "$name" "$arch" version) has left the archive;" \
             "$(deb_version "$name" "$arch") is used, verified by the archive's signature"
+}
+
+# debs_unpack DIRECTORY ARCH NAME...: lays out what is in the packages.
+debs_unpack() {
+    local directory=$1 arch=$2 name
+    shift 2
+    for name; do
+        deb_fetch "$name" "$arch"
+        dpkg-deb -x "$(deb_path "$name" "$arch")" "$directory"
+    done
 }
 
 # For update-deps: each package's pin moves to what the archive has now.

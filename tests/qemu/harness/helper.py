@@ -20,11 +20,11 @@ def compiler(arch):
     return max(found, key=os.path.getmtime)
 
 
-def helper(name, arch):
-    """The path of the compiled helper."""
+def helper(name, arch, directory=os.path.join(ROOT, "helpers")):
+    """The path of the compiled helper; of another suite with its directory."""
     if (name, arch) not in _built:
         path = os.path.join(_directory.name, f"{name}-{arch}")
         subprocess.run([compiler(arch), "-O2", "-Wall", "-Wextra", "-Werror", "-static",
-                        os.path.join(ROOT, "helpers", f"{name}.c"), "-o", path], check=True)
+                        os.path.join(directory, f"{name}.c"), "-o", path], check=True)
         _built[name, arch] = path
     return _built[name, arch]

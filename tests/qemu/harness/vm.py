@@ -27,7 +27,7 @@ from .qmp import Qmp
 def _slower():
     """By how much the hang guards are longer than on an idle machine: QEMU_SLOWER, else what others make it do now."""
     given = os.environ.get("QEMU_SLOWER")
-    return float(given) if given else min(10.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+    return float(given) if given else min(5.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
 # Hang guards: nothing waits for their end but what has failed. TCG on a machine that is busy with other work takes many
