@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "mqtt_client.h"
+#include "mqtt_kept.h"
 #include "scenario.h"
 
 #define BUSY_NS (120 * NS_PER_S)  // virtual time of each part, at most
@@ -268,6 +269,7 @@ void mq_run_bad_disk(mq_setup *chosen, char *failure, size_t failure_bytes) {
 
 void mq_print_counts(void) {
     const mq_totals *t = &mq_total;
+    kept_print_counts();
     if (t->connects == 0) return;
     printf("mqtt: %" PRIu64 " connects, %" PRIu64 " resumed, %" PRIu64 " clean starts, %" PRIu64
            " sessions lost, %" PRIu64 " take-overs, %" PRIu64 " resets, %" PRIu64 " half packets, %" PRIu64

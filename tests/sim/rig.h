@@ -41,6 +41,7 @@ struct rig {
     gateway gw;
     data_dir data;
     bool has_layout;      // the directory of the logs was complete once
+    bool disk_held;       // the disk does nothing for now: what is asked of it waits
     u64 refused_before;   // messages refused for the log by the gateways that have ended
     worker *workers;      // setup.workers, and a place for the operations worker, which stays unused
     bool ended[RIG_WORKERS_MAX];
@@ -66,6 +67,8 @@ rig *rig_open(const rig_setup *setup);
 // Only with a disk (rig_disk.c). Ends the gateway: in order, with a last commit, or as if the power had gone. Nobody
 // may be connected any more who looks at what it says.
 void rig_halt(rig *r, bool in_order);
+// Before rig_boot: with so many workers.
+void rig_workers_set(rig *r, u32 workers);
 // Starts it again on what the disk has. It may be cut off again (disk_sim_is_cut): then it serves nobody.
 void rig_boot(rig *r);
 // How often the gateway refused a message because a log was full or had failed.

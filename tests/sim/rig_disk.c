@@ -76,6 +76,7 @@ bool rig_logs_start(rig *r) {
 
 bool rig_disk_turn(rig *r) {
     bool busy = sim_has_work(r->world), any = false;
+    if (r->disk_held) return false;
     for (u32 i = 0; i < r->setup.workers; i++) {
         worker *w = &r->workers[i];
         if (w->store == NULL || r->ended[i]) continue;
@@ -115,4 +116,14 @@ void rig_halt(rig *r, bool in_order) {
     if (made && !rig_stop(r)) return;
     if (made) rig_workers_free(r, in_order);
     disk_sim_restart(r->setup.disk);
+}
+
+void rig_workers_set(rig *r, u32 workers) {
+    ASSERT(workers <= RIG_WORKERS_MAX);
+    for (u32 i = 0; i < r->setup.listener_count; i++) {
+        listener_shared_free(r->shared[i]);
+        r->shared[i] = NULL;
+    }
+    if (workers != r->setup.workers) r->has_layout = false; // it is made anew
+    r->setup.workers = r->conf.workers = r->gw.worker_count = workers;
 }

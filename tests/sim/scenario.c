@@ -458,6 +458,18 @@ static void run_mqtt_bad_disk(u64 seed, FILE *trace, char *failure, size_t failu
     mq_run_bad_disk(&chosen, failure, failure_bytes);
 }
 
+static void run_mqtt_again(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
+    mq_setup chosen;
+    mqtt_world_choose(&chosen, seed, trace);
+    mq_run_again(&chosen, failure, failure_bytes);
+}
+
+static void run_mqtt_kept(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
+    mq_setup chosen;
+    mqtt_world_choose(&chosen, seed, trace);
+    mq_run_kept(&chosen, failure, failure_bytes);
+}
+
 const scenario scenarios[] = {
     {"echo", "frames come back whole and in order", run_echo, false},
     {"ack", "frames are counted without a gap", run_ack, false},
@@ -468,6 +480,8 @@ const scenario scenarios[] = {
     {"drain", "a drain ends by its deadline", run_drain, false},
     {"mqtt", "MQTT sessions keep what each QoS promises", run_mqtt, false},
     {"mqtt_drops", "full MQTT queues drop and count, and keep order", run_mqtt_drops, false},
+    {"mqtt_again", "a QoS 2 message sent again before its commit comes once", run_mqtt_again, false},
+    {"mqtt_kept", "retained messages, wills and shared subscriptions survive power cuts", run_mqtt_kept, true},
     {"mqtt_power", "what was acknowledged survives power cuts, once and in order", run_mqtt_power, false},
     {"mqtt_disk", "the same on a disk that fails and fills up", run_mqtt_bad_disk, true},
 };

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// mqtt_kept.h: of mqtt_kept.c only: what is known of a run.
+#ifndef SLUICE_TESTS_MQTT_KEPT_H
+#define SLUICE_TESTS_MQTT_KEPT_H
+
+#include "mqtt_script.h"
+
+#define KEPT_TOPICS 6u
+#define KEPT_MEMBERS 2u
+#define KEPT_MAX 1024u    // messages of one kind
+#define KEPT_PAYLOAD 40u
+
+typedef struct kept_value {
+    u32 number;
+    bool is_set;
+} kept_value;
+
+typedef struct kept_open { // the message that is being published
+    char topic[16];
+    u32 number, times;
+    u16 id;
+    u8 qos;
+    char kind;
+    bool is_open, released, retain, empty;
+} kept_open;
+
+typedef struct kept_session { // of a receiver
+    script_client client;
+    const char *filter;
+    char kind;             // of the messages it gets
+    bool firm;             // its SUBACK has come
+    u32 taken[65536];      // QoS 2: number + 1 by identifier, from PUBLISH to PUBREL
+    u32 seen[KEPT_MAX];
+} kept_session;
+
+typedef struct kept {
+    rig *r;
+    script_client publisher;
+    kept_session members[KEPT_MEMBERS], watcher;
+    kept_open open;
+    u32 last_id;
+    kept_value value[KEPT_TOPICS], next[KEPT_TOPICS]; // acknowledged; being published, where next_open
+    bool next_open[KEPT_TOPICS];
+    u32 retained_count, shared_count, will_count;
+    bool will_wanted[KEPT_MAX]; // its client was there, and has not said goodbye
+    bool will_gone[KEPT_MAX];   // it has, and that is on disk
+    u32 life, lives;
+    bool publisher_firm;
+    bool flips, converts;
+} kept;
+
+typedef struct kept_totals {
+    u64 cuts, conversions, retained, looks, shared, wills, flips, damaged;
+} kept_totals;
+extern kept_totals kept_total;
+void kept_print_counts(void);
+
+
+#endif
