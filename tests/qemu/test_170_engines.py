@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the appliance's own kernel gives the engines: the probe on both architectures, and the black-box tests of the core, run
 inside against the product's own binary, on every engine. The guest gets a Python for it, as archive over the initramfs; PID 1
-and its gateway run beside."""
+and its gateway run beside. What has been seen to pass, and where: docs/kernel.md."""
 import glob
 import os
 import re
