@@ -43,18 +43,19 @@ store *durable_log(const broker *b) {
 }
 
 int durable_state(const broker *b) {
-    if (b->durable.behind > 0) return b->durable.no_room ? -ENOSPC : -EAGAIN;
+    int refused = b->durable.refused;
+    if (b->durable.behind > 0) return refused == 0 ? -EAGAIN : refused == -EDQUOT ? -ENOSPC : refused;
     return store_room(b->durable.log, STORE_KEEP, 0);
 }
 
 // While the state of a session is not in the log nothing is promised to any.
 static int state_missing(const broker *b) {
     if (b->durable.behind == 0) return 0;
-    return b->durable.no_room ? -EDQUOT : -EAGAIN;
+    return b->durable.refused != 0 ? b->durable.refused : -EAGAIN;
 }
 
-void durable_no_room(broker *b, bool none) {
-    b->durable.no_room = none;
+void durable_refuses(broker *b, int failure) {
+    b->durable.refused = failure;
 }
 
 void durable_count(broker *b, int change) {

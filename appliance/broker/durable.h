@@ -41,8 +41,9 @@ bool durable_expects(const broker *there, const publication *p);
 int durable_takes(const worker *there);
 // A subscriber has become durable, or is no longer.
 void durable_count(broker *b, int change);
-// The log has no room for the state of sessions, or has some again: what would have to be kept is refused then.
-void durable_no_room(broker *b, bool none);
+// The log does not take the state of sessions (-EDQUOT: no room; -EIO: it has failed), or does again (0): what would
+// have to be kept is refused then.
+void durable_refuses(broker *b, int failure);
 // A session's state could not be written, or has been at last.
 void durable_behind(broker *b, int change);
 

@@ -187,7 +187,7 @@ static int prepare(broker *b, routing *r, bool owed) {
     if (result == -ENOMEM) result = no_memory(b);
     if (result == 0 && log) {
         b->durable.appended = 0;
-        bool waits = r->p->qos > 0 && b->durable.behind > 0 && !b->durable.no_room;
+        bool waits = r->p->qos > 0 && b->durable.behind > 0 && b->durable.refused == 0;
         result = waits ? -EAGAIN : picks_room(b, r);
         if (result == 0) result = waits_make(b, r, owed);
     }

@@ -217,7 +217,7 @@ typedef struct durable_part {
     void *context;       // of these
     bool resuming;       // those of an earlier life are being sent again
     u32 behind;          // sessions whose present state could not be written yet: nothing is promised to any
-    bool no_room;        // because the log has no room
+    int refused;         // because the log has no room (-EDQUOT) or has failed (-EIO); 0: only not just now
     u64 source_seen[LIMIT_WORKERS_MAX]; // position of the last record that came from each other worker
     // Of the message at hand, while it is placed in groups: the publisher's pledge, which waits for each place it
     // is sent to, NULL: nobody waits; its exchange, which goes along; whether it was a ring or the log that had no

@@ -279,6 +279,15 @@ void conn_reading_resumed(conn *c) {
     conn_timer_update(c);
 }
 
+void conn_blocked(conn *c) {
+    c->flags |= CONN_BLOCKED;
+    // One that was unblocked for a try has a deadline that may have passed while it waited. Left in the wheel it would
+    // be due at once, in every turn in which another try is made.
+    if (!timer_is_armed(&c->timer) || c->timer.due_ns > c->owner->now_ns) return;
+    timer_cancel(c->owner->wheel, &c->timer);
+    conn_timer_update(c);
+}
+
 void conn_unblock(conn *c) {
     if (!(c->flags & CONN_BLOCKED) || (c->flags & CONN_CLOSING)) return;
     c->flags &= (u16)~CONN_BLOCKED;

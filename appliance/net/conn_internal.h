@@ -37,6 +37,7 @@ static inline bool conn_reading_stopped(const conn *c) {
 conn *conn_make(worker *w, listener *l, int fd); // table slot, engine handle, defaults; NULL: refused
 void conn_read_on(conn *c);                      // arms receiving if it should be armed
 int conn_start(conn *c, bool moved);             // proto->open and the timer; 0 or the close reason
+void conn_blocked(conn *c);                      // a packet waits for us: the peer's clocks rest
 void conn_reading_resumed(conn *c);              // a stop of ours ended: the peer's clocks start anew
 int conn_address_take(conn *c);                  // counts it against its address; 0 or CLOSE_ADDRESS_LIMIT
 void conn_log_open(const conn *c, const char *through); // through: the proxy's address, or NULL

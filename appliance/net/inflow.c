@@ -29,7 +29,7 @@ static int packet_deliver(conn *c, u8 *data, u32 len) {
     }
     if (result == PROTO_BLOCKED || result == PROTO_WAITING) {
         if (c->flags & CONN_CLOSING) return FEED_STOP;
-        c->flags |= CONN_BLOCKED;
+        conn_blocked(c);
         if (result == PROTO_BLOCKED && !(c->flags & CONN_LISTED_BLOCKED)) {
             c->flags |= CONN_LISTED_BLOCKED;
             c->blocked_next = c->owner->blocked;

@@ -265,7 +265,7 @@ static void greeting_free(mqtt_session *s) {
     pool_free(mqtt_pool(s), g, sizeof(*g) + g->len);
 }
 
-// A disk that takes nothing any more is no reason to let nobody in: the session in memory is what there is.
+// That the session before it has ended could not be kept: it would be found again. The client comes later.
 static void greeting_due(pledge_line *line) {
     mqtt_greeting *g = CONTAINER_OF(line, mqtt_greeting, owed);
     mqtt_session *s = g->session;
@@ -274,12 +274,13 @@ static void greeting_due(pledge_line *line) {
     u32 word;
     int failure;
     if (c->reason != CLOSE_NONE || !pledge_line_take(line, &word, &failure)) return;
-    // There is no room to keep that the session before it has ended: it would be found again.
-    bool full = failure == -EDQUOT;
-    mqtt_connack refused = {.code = s->version == MQTT_5 ? MQTT_REASON_QUOTA_EXCEEDED : MQTT_CONNACK_UNAVAILABLE};
-    int reason = full ? connack_send(c, s->version, s->packet_bytes_max, &refused) : packet_send(c, g->packet, g->len);
+    bool refuses = failure != 0;
+    u8 why = failure == -EDQUOT ? MQTT_REASON_QUOTA_EXCEEDED : MQTT_REASON_SERVER_UNAVAILABLE;
+    mqtt_connack refused = {.code = s->version == MQTT_5 ? why : MQTT_CONNACK_UNAVAILABLE};
+    int reason = refuses ? connack_send(c, s->version, s->packet_bytes_max, &refused)
+                         : packet_send(c, g->packet, g->len);
     greeting_free(s);
-    if (full && reason == 0) {
+    if (refuses && reason == 0) {
         mqtt_will_free(s); // it was never a client
         conn_close_after_flush(c, CLOSE_LOG);
         return;

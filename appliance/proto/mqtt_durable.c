@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // mqtt_durable.c: what changes in durable sessions, on its way into the log. Changes of a turn are one
 // record. A session whose whole state is to be written (a client connects, or a change found no memory) is
-// written behind them; while that is not possible nothing is promised to anybody (durable_behind).
+// written behind them; while that is not possible nothing is promised to anybody (durable_behind). A log that takes
+// nothing, because it is full or has failed, is no reason to forget a change: a start would go on from the state
+// before it, and bring back what was acknowledged away. It is all written as soon as the log takes it.
 #include "proto/mqtt_durable.h"
 
 #include <errno.h>
@@ -14,10 +16,11 @@
 
 #define CHANGES_MIN 1024u
 #define CHANGES_MAX (256u << 10) // more is not gathered: the sessions concerned are written as a whole
+#define CHANGES_ENDED_MAX (CHANGES_MAX + (128u << 10)) // but that one has ended: nothing else would tell of it
 #define BEHIND_BYTES (64u << 10) // from here on clients wait
 #define PART_BYTES (60u << 10)   // of a snapshot in one record
 #define RETRY_NS (2 * NS_PER_MS)
-#define NO_ROOM_RETRY_NS (100 * NS_PER_MS)
+#define REFUSED_RETRY_NS (100 * NS_PER_MS)
 
 static void flush_soon(mqtt_durable *d, u64 delay_ns) {
     worker *w = d->all->owner;
@@ -26,20 +29,20 @@ static void flush_soon(mqtt_durable *d, u64 delay_ns) {
     timer_arm(w->wheel, &d->timer, due);
 }
 
-static void flushed(mqtt_durable *d, store_pos pos, int result);
+static void flushed(mqtt_durable *d, store_pos pos);
 
 // Not now: at another time.
 static void flush_later(mqtt_durable *d) {
-    flush_soon(d, d->no_room ? NO_ROOM_RETRY_NS : RETRY_NS);
+    flush_soon(d, d->refused != 0 ? REFUSED_RETRY_NS : RETRY_NS);
 }
 
-// How the log took a piece of state. Without room what was gathered is kept and what is in flight stays held, until
-// there is; but who waits for an answer is told, in a turn of its own, and nobody else has to wait.
+// How the log took a piece of state. When it takes nothing, what was gathered is kept and what is in flight stays held
+// until it does; but who waits for an answer is told, in a turn of its own, and nobody else has to wait.
 static void taken(mqtt_durable *d, int result) {
-    bool no_room = result == -ENOSPC;
-    if (no_room != d->no_room) durable_no_room(d->all->owner->broker, no_room);
-    d->no_room = no_room;
-    if (no_room) flush_later(d);
+    int refused = result == -ENOSPC ? -EDQUOT : result == -EIO ? -EIO : 0;
+    if (refused != d->refused) durable_refuses(d->all->owner->broker, refused);
+    d->refused = refused;
+    if (refused != 0) flush_later(d);
 }
 
 static void owed_refuse(mqtt_durable *d) {
@@ -48,7 +51,7 @@ static void owed_refuse(mqtt_durable *d) {
     while (owed != NULL) {
         store_waiter *next = owed->next;
         owed->next = NULL;
-        pledge_part_done(CONTAINER_OF(owed, pledge, waiter), -EDQUOT);
+        pledge_part_done(CONTAINER_OF(owed, pledge, waiter), d->refused);
         owed = next;
     }
 }
@@ -66,7 +69,7 @@ static void dirty_write(mqtt_durable *d) {
         durable_behind(d->all->owner->broker, -1);
     }
     // What waits for changes that are part of what has just been written.
-    if (d->used == 0) flushed(d, d->last_pos, 0);
+    if (d->used == 0) flushed(d, d->last_pos);
 }
 
 static void later(timer_node *node, void *context) {
@@ -99,7 +102,7 @@ static void due(timer_node *node, void *context) {
     mqtt_durable *d = CONTAINER_OF(node, mqtt_durable, timer);
     if (!mqtt_durable_flush(d)) flush_later(d);
     else dirty_write(d);
-    if (d->no_room) owed_refuse(d);
+    if (d->refused != 0) owed_refuse(d);
 }
 
 mqtt_durable *mqtt_durable_create(mqtt_sessions *all, store *log) {
@@ -128,29 +131,30 @@ void mqtt_durable_destroy(mqtt_durable *d) {
 
 bool mqtt_durable_is_behind(const mqtt_sessions *all) {
     const mqtt_durable *d = all->durable;
-    return d != NULL && !d->no_room && (d->used > BEHIND_BYTES || d->dirty != NULL);
+    return d != NULL && d->refused == 0 && (d->used > BEHIND_BYTES || d->dirty != NULL);
 }
 
-bool mqtt_durable_has_no_room(const mqtt_session *s) {
-    return s->keep != NULL && mqtt_sessions_of(s)->durable->no_room;
-}
-
-bool mqtt_durable_may_not_grow(const mqtt_session *s) {
-    return s->keep != NULL && store_room(mqtt_sessions_of(s)->durable->log, 0, CHANGES_MIN) == -ENOSPC;
+int mqtt_durable_may_grow(const mqtt_session *s) {
+    const mqtt_durable *d = mqtt_sessions_of(s)->durable;
+    if (s->keep == NULL) return 0;
+    if (d->refused != 0) return d->refused;
+    int result = store_room(d->log, 0, CHANGES_MIN);
+    return result == -ENOSPC ? -EDQUOT : result == -EIO ? -EIO : 0;
 }
 
 // --- writing ---
 
 // What waited for the changes waits for their record now.
-static void flushed(mqtt_durable *d, store_pos pos, int result) {
+static void flushed(mqtt_durable *d, store_pos pos) {
+    if (d->dirty != NULL) return; // a session that is to be written whole is not in the log yet, nor what it is told
     store_waiter *owed = d->owed;
     d->owed = NULL;
     while (owed != NULL) {
         store_waiter *next = owed->next;
         pledge *p = CONTAINER_OF(owed, pledge, waiter);
         owed->next = NULL;
-        if (result == 0) pledge_on_log(p, d->log, pos);
-        pledge_part_done(p, result);
+        pledge_on_log(p, d->log, pos);
+        pledge_part_done(p, 0);
         owed = next;
     }
     mqtt_keep *k = d->flush;
@@ -162,7 +166,6 @@ static void flushed(mqtt_durable *d, store_pos pos, int result) {
         for (mqtt_entry *e = out == NULL ? NULL : out->in_flight.head; e != NULL; e = e->next) {
             if (e->hold_pos == MQTT_HOLD_FLUSH) mqtt_durable_hold_at(k->session, e, pos);
         }
-        if (result < 0) mqtt_durable_pump_later(k->session);
         k = next;
     }
 }
@@ -173,13 +176,13 @@ static int changes_append(const mqtt_durable *d, store_pos *pos) {
     return store_append(d->log, STORE_SESSION, STORE_VITAL, &part, 1, pos);
 }
 
-static void changes_taken(mqtt_durable *d, store_pos pos, int result) {
+static void changes_taken(mqtt_durable *d, store_pos pos) {
     d->used = 0;
     d->round++;
-    if (result == 0) d->last_pos = pos;
-    if (result == 0 && d->ended) d->ended_pos = pos;
+    d->last_pos = pos;
+    if (d->ended) d->ended_pos = pos;
     d->ended = false;
-    flushed(d, result == 0 ? pos : 0, result);
+    flushed(d, pos);
 }
 
 bool mqtt_durable_flush(mqtt_durable *d) {
@@ -187,11 +190,12 @@ bool mqtt_durable_flush(mqtt_durable *d) {
     store_pos pos;
     int result = changes_append(d, &pos);
     taken(d, result);
-    // A disk that takes nothing any more: who waits is told; the state in memory is what there is, and is written whole
-    // by a checkpoint when the disk comes back.
-    if (result < 0 && result != -EIO) return false;
-    changes_taken(d, pos, result);
-    return true;
+    if (result == 0) changes_taken(d, pos);
+    return result == 0;
+}
+
+void mqtt_durable_finish(mqtt_durable *d) {
+    if (mqtt_durable_flush(d)) dirty_write(d);
 }
 
 void mqtt_durable_note_sent(mqtt_session *s) {
@@ -204,16 +208,16 @@ bool mqtt_durable_sent_is_written(const mqtt_session *s) {
     store_pos pos;
     // Who waits for them is not told of a failure here, amid the routing of a message, but by the next flush.
     if (changes_append(d, &pos) < 0) return false;
-    changes_taken(d, pos, 0);
+    changes_taken(d, pos);
     return true;
 }
 
-static bool changes_room(mqtt_durable *d, u32 bytes) {
+static bool changes_room(mqtt_durable *d, u32 bytes, u32 most) {
     if (d->used == 0) bytes++;
     if (d->size - d->used >= bytes) return true;
-    u64 size = MAX((u64)d->size * 2, MAX((u64)d->used + bytes, (u64)CHANGES_MIN));
+    u64 size = MAX(MIN((u64)d->size * 2, (u64)most), MAX((u64)d->used + bytes, (u64)CHANGES_MIN));
     pool *memory = broker_pool(d->all->owner->broker);
-    u8 *changes = size > CHANGES_MAX ? NULL : pool_alloc(memory, size);
+    u8 *changes = (u64)d->used + bytes > most ? NULL : pool_alloc(memory, size);
     if (changes == NULL) return false;
     if (d->used > 0) memcpy(changes, d->changes, d->used);
     pool_free(memory, d->changes, d->size);
@@ -233,9 +237,11 @@ static void make_dirty(mqtt_durable *d, mqtt_keep *k) {
 
 void mqtt_durable_write(mqtt_durable *d, const mqtt_change *c) {
     u32 bytes = mqtt_change_bytes(c);
-    if (!changes_room(d, bytes) && !(mqtt_durable_flush(d) && changes_room(d, bytes))) {
+    u32 most = c->kind == MQTT_CHANGE_GONE ? CHANGES_ENDED_MAX : CHANGES_MAX;
+    if (!changes_room(d, bytes, most) && !(mqtt_durable_flush(d) && changes_room(d, bytes, most))) {
         mqtt_keep *k = mqtt_keep_find(d, c->session);
         if (k != NULL) make_dirty(d, k);
+        if (c->kind == MQTT_CHANGE_GONE) log_warn("a session's end is not in the log: a start may find it again");
         return;
     }
     if (d->used == 0) d->changes[d->used++] = MQTT_RECORD_CHANGES;
@@ -254,6 +260,10 @@ void mqtt_durable_change(mqtt_session *s, mqtt_change *c) {
 void mqtt_durable_change_id(mqtt_session *s, mqtt_change_kind kind, u16 id) {
     mqtt_change c = {.kind = (u8)kind, .id = id};
     mqtt_durable_change(s, &c);
+}
+
+static u64 number_of(const mqtt_session *s) {
+    return worker_place_hash(s->id, s->client.id_len);
 }
 
 pledge *mqtt_durable_owe(const mqtt_session *s) {
@@ -283,11 +293,23 @@ int mqtt_durable_owe_rest(const mqtt_session *s, pledge **owed) {
     return *owed == NULL ? -ENOMEM : 0;
 }
 
+// Whether the end of an earlier session of this client is among what was gathered.
+static bool end_is_gathered(const mqtt_durable *d, u64 number) {
+    if (!d->ended) return false;
+    cursor at = cursor_of(d->changes, d->used);
+    mqtt_change c;
+    (void)cursor_u8(&at);
+    while (mqtt_change_next(&at, &c) == 1) {
+        if (c.kind == MQTT_CHANGE_GONE && c.session == number) return true;
+    }
+    return false;
+}
+
 int mqtt_durable_owe_ended(const mqtt_session *s, pledge **owed) {
     mqtt_durable *d = mqtt_sessions_of(s)->durable;
     *owed = NULL;
     if (d == NULL) return 0;
-    if (!d->ended) return owe_at(s, d->ended_pos, owed);
+    if (!end_is_gathered(d, number_of(s))) return owe_at(s, d->ended_pos, owed);
     *owed = mqtt_durable_owe(s);
     return *owed == NULL ? -ENOMEM : 0;
 }
@@ -317,8 +339,7 @@ void mqtt_durable_hold_at(mqtt_session *s, mqtt_entry *e, store_pos pos) {
     mqtt_keep *k = s->keep;
     if (e->hold_pos == 0) k->held++;
     e->hold_pos = pos;
-    if (pos == 0) k->held--; // the log has failed
-    if (pos == 0 || k->holding) return;
+    if (k->holding) return;
     k->holding = true;
     k->hold.done = hold_over;
     store_wait(mqtt_sessions_of(s)->durable->log, pos, &k->hold);
@@ -343,10 +364,6 @@ void mqtt_durable_release(mqtt_session *s, mqtt_entry *e) {
 }
 
 // --- sessions ---
-
-static u64 number_of(const mqtt_session *s) {
-    return worker_place_hash(s->id, s->client.id_len);
-}
 
 mqtt_keep *mqtt_keep_find(const mqtt_durable *d, u64 number) {
     table_link *at = table_first(&d->numbers, number);
@@ -518,7 +535,7 @@ static bool parts_append(mqtt_durable *d, u64 number, const mqtt_snapshot *whole
         struct iovec parts[2] = {{head, sizeof(head)}, {whole->data + at, MIN(PART_BYTES, whole->used - at)}};
         int result = store_append(d->log, STORE_SESSION, STORE_VITAL, parts, ARRAY_LEN(parts), &pos);
         taken(d, result);
-        if (result < 0) return result == -EIO; // nothing can be kept: the state in memory goes on
+        if (result < 0) return false;
         d->last_pos = pos;
     }
     return true;

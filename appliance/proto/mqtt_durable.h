@@ -65,7 +65,8 @@ struct mqtt_durable {
     store_pos last_pos;        // of the last record written
     store_pos ended_pos;       // of the last one that says that a session has ended
     bool ended;                // what was gathered says so of one
-    bool no_room;              // the log took nothing of it, not even out of its reserve: who waits is told
+    int refused;               // why the log took nothing of it: -EDQUOT, not even its reserve has room; -EIO, it has
+                               // failed. It is kept and written when it can be; who waits for it is told. 0: it took
     mqtt_keep *dirty;          // their snapshot has to be written
     mqtt_keep *flush;          // with entries held for changes not written yet
     mqtt_keep *later;          // to be pumped again in a moment: the log had no room, or too much to read
@@ -100,20 +101,20 @@ void mqtt_durable_change_id(mqtt_session *s, mqtt_change_kind kind, u16 id);
 void mqtt_durable_write(mqtt_durable *d, const mqtt_change *c);
 // Writes what was gathered. False: not now.
 bool mqtt_durable_flush(mqtt_durable *d);
+void mqtt_durable_finish(mqtt_durable *d); // the same with the sessions that are to be written whole: the last chance
 // Notes that the change just made has put one of its messages in flight.
 void mqtt_durable_note_sent(mqtt_session *s);
 // Makes sure that such a change is in the log, before a record that puts the next one in flight: after a restart what
 // is in flight has the order of the log. False: not now.
 bool mqtt_durable_sent_is_written(const mqtt_session *s);
-// Whether the log has no room for what the session has to keep, not even in its reserve: asked before it is promised.
-bool mqtt_durable_has_no_room(const mqtt_session *s);
-// Whether only the reserve is left, which is for what lets space be freed: not for what makes the session grow.
-bool mqtt_durable_may_not_grow(const mqtt_session *s);
-// A pledge for all that was changed so far: fails with -EDQUOT when the log has no room. NULL: no memory.
+// Why the session can keep nothing more now: -EDQUOT, the log has no room but for what lets space be freed; -EIO, it
+// has failed. Asked before anything is promised. 0: it can, or it is not durable.
+int mqtt_durable_may_grow(const mqtt_session *s);
+// A pledge for all that was changed so far: fails as above when the log does not take it. NULL: no memory.
 pledge *mqtt_durable_owe(const mqtt_session *s);
 // The same, which may be there already: *owed NULL: all that was changed is on disk. 0 or -ENOMEM.
 int mqtt_durable_owe_rest(const mqtt_session *s, pledge **owed);
-// The same for the sessions that have ended so far: *owed NULL: all that is on disk. 0 or -ENOMEM.
+// The same for the end of an earlier session of its client: *owed NULL: it is on disk. 0 or -ENOMEM.
 int mqtt_durable_owe_ended(const mqtt_session *s, pledge **owed);
 // Holds an entry in flight until what was changed so far is on disk.
 void mqtt_durable_hold(mqtt_session *s, mqtt_entry *e);

@@ -286,10 +286,11 @@ static int answer_settled(mqtt_session *s, u32 word, int failure) {
     if ((word & WORD_AGAIN) != 0 && failure == 0 && !id_is_open(s->in, id)) failure = -EIO; // refused meanwhile
     if (type == MQTT_PUBREC) exchange_settled(s, word, failure);
     // Acknowledged, a message under this identifier would be taken for this one after a crash: the client comes back.
-    if (failure == -EDQUOT && type == MQTT_PUBCOMP) {
-        return mqtt_conn_fail(s->conn, MQTT_REASON_QUOTA_EXCEEDED, CLOSE_LOG, "no room to keep the exchange's end");
+    if (failure != 0 && type == MQTT_PUBCOMP) {
+        reason = failure == -EDQUOT ? MQTT_REASON_QUOTA_EXCEEDED : MQTT_REASON_IMPLEMENTATION_SPECIFIC;
+        return mqtt_conn_fail(s->conn, reason, CLOSE_LOG, "the exchange's end can not be kept");
     }
-    if (failure == 0 || type == MQTT_PUBCOMP) return mqtt_ack_send(s, type, id, reason);
+    if (failure == 0) return mqtt_ack_send(s, type, id, reason);
     int result = refuse(s, failure, &reason);
     return result != 0 ? result : mqtt_ack_send(s, type, id, reason);
 }

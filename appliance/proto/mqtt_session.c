@@ -166,7 +166,7 @@ bool mqtt_sessions_restored(const mqtt_sessions *all) {
 }
 
 void mqtt_sessions_finish(mqtt_sessions *all) {
-    if (all->durable != NULL) (void)mqtt_durable_flush(all->durable);
+    if (all->durable != NULL) mqtt_durable_finish(all->durable);
 }
 
 void mqtt_sessions_destroy(mqtt_sessions *all) {

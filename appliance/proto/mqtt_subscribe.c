@@ -190,6 +190,11 @@ static int op_answer(mqtt_subscribing *op) {
 
 static void op_part_done(mqtt_subscribing *op);
 
+// Why the log does not take a subscription, to the client.
+static u8 code_of(int failure) {
+    return failure == -EDQUOT ? MQTT_REASON_QUOTA_EXCEEDED : MQTT_REASON_IMPLEMENTATION_SPECIFIC;
+}
+
 // What was changed is on disk. If it could not be written it holds while the gateway runs, which is the most there
 // is: the client is told that it is not what it asked for.
 static void written(pledge_line *line) {
@@ -199,8 +204,7 @@ static void written(pledge_line *line) {
     if (!pledge_line_take(line, &word, &failure)) return;
     op->pending--;
     op->failed = failure < 0;
-    bool full = failure == -EDQUOT && op->answer == MQTT_SUBACK; // UNSUBACK has no such code
-    u8 code = full ? MQTT_REASON_QUOTA_EXCEEDED : MQTT_REASON_IMPLEMENTATION_SPECIFIC;
+    u8 code = op->answer == MQTT_SUBACK ? code_of(failure) : MQTT_REASON_IMPLEMENTATION_SPECIFIC; // has no other
     for (u32 i = 0; failure < 0 && i < op->count; i++) {
         if (op->items[i].code < MQTT_REASON_UNSPECIFIED) op->items[i].code = code;
     }
@@ -279,7 +283,6 @@ static u8 refusal_of(const conn *c, const mqtt_filter *f, u32 id) {
         return MQTT_REASON_NOT_AUTHORIZED;
     }
     const mqtt_session *s = mqtt_session_of(c);
-    if (mqtt_durable_has_no_room(s)) return MQTT_REASON_QUOTA_EXCEEDED; // it could not be kept
     if (s->grant != NULL && !grant_allows_filter(s->grant, s->id, s->client.id_len, filter, f->filter.len)) {
         counter_add(&c->owner->metrics.subscribe_denied, 1);
         return MQTT_REASON_NOT_AUTHORIZED;
@@ -318,10 +321,11 @@ static u32 item_subscribe(conn *c, subscribe_item *item, const mqtt_filter *f, c
         return 0;
     }
     bool over = s->subscriber.subscription_count > conf->max_subscriptions;
-    if (!existed && (over || mqtt_durable_may_not_grow(s))) {
+    int failure = mqtt_durable_may_grow(s); // it could not be kept
+    if (!existed && (over || failure != 0)) {
         (void)broker_unsubscribe(mqtt_broker(s), &s->subscriber, (const char *)f->share.data, f->share.len,
                                  (const char *)f->filter.data, f->filter.len);
-        item->code = MQTT_REASON_QUOTA_EXCEEDED;
+        item->code = over ? MQTT_REASON_QUOTA_EXCEEDED : code_of(failure);
         item->of->over += over;
         return 0;
     }

@@ -10,6 +10,7 @@
 #include "store/internal.h"
 
 #define MOVED_PIECE 65536u // entries in one record
+#define PAUSE_NS (10 * NS_PER_MS)
 
 static bool due(const store *s) {
     if (s->active == NULL || s->stopping || s->converting || s->retry_count > 0 || s->dying_count > 0) return false;
@@ -119,7 +120,13 @@ void checkpoint_turn(store *s) {
         return;
     case CHECKPOINT_KEEPERS:
         // Ordinary records go first: a slice only while at most one commit waits.
-        if (s->buffer_count < LIMIT_STORE_BUFFERS) keepers_slice(s);
+        if (s->buffer_count == LIMIT_STORE_BUFFERS || s->now_ns < s->checkpoint_pause_ns) return;
+        store_pos before = s->tail;
+        keepers_slice(s);
+        // A log that takes nothing is not asked again at once: that would turn the owner's loop for nothing.
+        if (s->tail == before && s->checkpoint_phase == CHECKPOINT_KEEPERS) {
+            s->checkpoint_pause_ns = s->now_ns + PAUSE_NS;
+        }
         return;
     case CHECKPOINT_SETTLE:
         if (s->durable >= s->checkpoint_settle || s->buffer_count == 0) append_complete(s);

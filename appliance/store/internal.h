@@ -160,6 +160,7 @@ struct store {
     bool checkpoint_begin;
     store_pos checkpoint_settle;
     u64 checkpoint_retry_ns;
+    u64 checkpoint_pause_ns; // the next slice: the last one found no room
     u64 checkpoint_started_bytes, checkpoint_last_bytes; // appended then; size of the last one
 
     reclaim_phase reclaim_phase;

@@ -455,7 +455,7 @@ u64 store_next_ns(const store *s) {
     }
     if (s->spare_error != 0 && s->spares_coming == 0) next = MIN(next, s->spare_retry_ns);
     if (s->checkpoint_phase == CHECKPOINT_BEGIN || s->checkpoint_phase == CHECKPOINT_KEEPERS) {
-        if (s->buffer_count < LIMIT_STORE_BUFFERS) next = MIN(next, s->now_ns);
+        if (s->buffer_count < LIMIT_STORE_BUFFERS) next = MIN(next, MAX(s->now_ns, s->checkpoint_pause_ns));
     }
     // Reclaim looks around once a second, which the worker's own turns do for it; only when space is short it
     // asks for more.

@@ -4,6 +4,7 @@
 // for again, so it must not leave before the commit has ended, whoever asked for it (5.0 section 4.3.3); when the
 // commit was refused, or the power goes, the repetition is answered, or taken, as the first one would have been. The
 // message comes once.
+#include <errno.h>
 #include <string.h>
 
 #include "broker/durable.h"
@@ -33,7 +34,7 @@ static void come_back(script_client *c, bool present) {
 
 // The log of the receiver's worker takes nothing, or takes it again.
 static void log_refuses(worker *w, bool refuses) {
-    durable_no_room(w->broker, refuses);
+    durable_refuses(w->broker, refuses ? -EIO : 0);
     durable_behind(w->broker, refuses ? 1 : -1);
 }
 

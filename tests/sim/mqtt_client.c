@@ -269,6 +269,14 @@ static void say_goodbye(mq_client *c) {
 
 static void take_connack(mq_client *c, const mqtt_connack *k) {
     rig *r = c->field->rig;
+    // A log that takes nothing can not keep that the session before has ended.
+    bool refused = c->field->faulty && !k->session_present &&
+                   (k->code == MQTT_CONNACK_UNAVAILABLE || k->code == MQTT_REASON_QUOTA_EXCEEDED ||
+                    k->code == MQTT_REASON_SERVER_UNAVAILABLE);
+    if (refused) {
+        mq_total.refused++;
+        return; // the connection is closed; `dirty` is set then
+    }
     RIG_CHECK(r, !c->up && k->code == 0, "client %u: CONNACK %u", c->number, k->code);
     RIG_CHECK(r, !c->clean || !k->session_present, "client %u: a session after a clean start", c->number);
     RIG_CHECK(r, !c->stays || k->session_present, "client %u: its session is lost", c->number);
@@ -339,14 +347,15 @@ static void take_suback(mq_client *c, u8 type, const mqtt_suback *k) {
               mqtt_type_name(type), k->packet_id);
     if (rig_is_failed(r)) return;
     c->subscribe_id = 0;
-    c->firm = c->stays;
-    mq_settle(c, MQ_ASKED, MQ_SETTLED);
-    if (type == MQTT_UNSUBACK) return;
-    u32 filter = c->subscribing;
-    if (f->faulty && k->codes.len == 1 && k->codes.data[0] >= MQTT_REASON_UNSPECIFIED) {
-        mq_total.refused++; // it is asked for again
+    bool refused = f->faulty && k->codes.len == 1 && k->codes.data[0] >= MQTT_REASON_UNSPECIFIED;
+    mq_settle(c, MQ_ASKED, refused ? MQ_UNSETTLED : MQ_SETTLED);
+    if (refused) {
+        mq_total.refused++; // it is asked for again, and says nothing of what is on disk
         return;
     }
+    c->firm = c->stays;
+    if (type == MQTT_UNSUBACK) return;
+    u32 filter = c->subscribing;
     RIG_CHECK(r, k->codes.len == 1 && k->codes.data[0] + 1 == c->wanted[filter], "client %u: SUBACK with 0x%02x",
               c->number, k->codes.data[0]);
     c->since[filter] = ++f->clock;
@@ -363,7 +372,8 @@ static void take_pubrel(mq_client *c, u16 id) {
 static void take_goodbye(const mq_client *c, u8 reason) {
     bool may = reason == MQTT_REASON_KEEP_ALIVE_TIMEOUT || reason == MQTT_REASON_UNSPECIFIED ||
                (reason == MQTT_REASON_SERVER_SHUTTING_DOWN && c->field->disk != NULL) ||
-               (reason == MQTT_REASON_QUOTA_EXCEEDED && c->field->lossy);
+               (reason == MQTT_REASON_QUOTA_EXCEEDED && (c->field->lossy || c->field->faulty)) ||
+               (reason == MQTT_REASON_IMPLEMENTATION_SPECIFIC && c->field->faulty);
     RIG_CHECK(c->field->rig, may, "client %u: DISCONNECT with reason %s", c->number, mqtt_reason_name(reason));
 }
 
