@@ -19,7 +19,7 @@ usage: ./build.sh COMMAND [options]
   run --native [ARGUMENT...]        build and run the gateway alone, on this machine
   dev                               build out/dev/sluice for gdb and valgrind: host libc, symbols, no optimisation
   test [SUITE...]                   run the test suites listed in ci/suites (default: all of them);
-                                    `test nightly` runs the long ones of ci/nightly, virtual machines among them
+                                    `test nightly` runs the long ones of ci/nightly
   fuzz [TARGET] [--seconds N]       run the fuzz targets, N seconds each (default 20)
   bench [NAME...] [OPTION...]       run the benchmarks (docs/bench.md): the engines beside each other, or one of mqtt, tls,
                                     start, sessions, drain, backlog, durable, log, log-isolation, and of the
