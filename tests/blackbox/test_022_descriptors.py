@@ -157,17 +157,22 @@ def test_reserve_is_won_back(engine, run_gateway):
     must become the reserve, not a connection, or nobody would be shed any more."""
     gateway = run_gateway(engine, workers=1, listeners={"echo": {"mode": "echo"}})
     gateway.hold_session()
+    kept = len(reserves(gateway))  # before anybody is shed: it may be lost, by chance, at any time from then on
     old = lower_limit(gateway, PLACES + 1)
     renew_listener(gateway)
     devices = arrive(gateway, 4 * PLACES)
     served, _, _ = sort_out(devices)
     full, hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
-    kept = reserves(gateway)
-    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (min(kept), hard))
 
-    def lost():  # places that came free since then are filled first
+    def lost():
+        """Lowers the limit to the reserve itself. It may have moved to a lower place, one that another thread had used for a
+        moment; other such places are filled by who arrives."""
+        there = reserves(gateway)
+        if len(there) < kept:
+            return True
+        resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (min(there), hard))
         devices.extend(arrive(gateway, 2))
-        return len(reserves(gateway)) < len(kept)
+        return False
 
     until(lost, "the reserve is lost", poll_s=0.1)
     resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (full, hard))
