@@ -48,12 +48,12 @@ void durable_refuses(broker *b, int failure);
 void durable_behind(broker *b, int change);
 
 // --- exchanges that other workers have not confirmed (durable_exchange.c), for the keeper of message records ---
-// One that is found at the start. False: no memory.
-bool exchange_restore(broker *b, store_pos pos, u32 part_bytes, u64 targets);
+// One that is found at the start, of a session of this worker's (its number). False: no memory.
+bool exchange_restore(broker *b, u64 session, store_pos pos, u32 part_bytes, u64 targets);
 void exchange_forget(broker *b, store_pos pos); // it has been confirmed; harmless when it is not there
 bool exchange_is_open(const broker *b, store_pos pos);
-void exchange_each(const broker *b, void (*visit)(void *context, store_pos pos, u32 part_bytes, u64 targets),
-                   void *context);
+typedef void exchange_visit(void *context, u64 session, store_pos pos, u32 part_bytes, u64 targets);
+void exchange_each(const broker *b, exchange_visit *visit, void *context);
 // confirmed: the other workers have it. resumed: see exchange_resume.
 // Sends those that are left to the other workers again, and calls `resumed` when that is done, perhaps at once.
 void exchange_resume(broker *b);

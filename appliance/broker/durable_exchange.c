@@ -25,6 +25,7 @@ struct durable_hold {
     pledge *owed;           // to be told
     durable_hold *next, **at; // in durable_part.unconfirmed
     store_pos pos;
+    u64 session;            // whose exchange it is
     u64 targets;
     u32 part_bytes;
     u32 parcels;            // on their way for it
@@ -121,6 +122,7 @@ void exchange_send(durable_hold *h, parcel *p, store_pos pos, u32 part_bytes, u6
     h->targets = targets;
     link_in(h);
     p->hold = h;
+    h->session = p->message.exchange_session;
     p->message.exchange_session = 0;
     p->message.source_worker = (u16)h->broker->owner->index;
     p->message.source_pos = pos;
@@ -144,9 +146,10 @@ bool exchange_is_known(const broker *b, const publication *p) {
 
 // --- after a restart ---
 
-bool exchange_restore(broker *b, store_pos pos, u32 part_bytes, u64 targets) {
+bool exchange_restore(broker *b, u64 session, store_pos pos, u32 part_bytes, u64 targets) {
     durable_hold *h = exchange_hold(b);
     if (h == NULL) return false;
+    h->session = session;
     h->pos = pos;
     h->part_bytes = part_bytes;
     h->targets = targets & b->others_mask;
@@ -169,10 +172,9 @@ void exchange_forget(broker *b, store_pos pos) {
     if (h != NULL) end(h);
 }
 
-void exchange_each(const broker *b, void (*visit)(void *context, store_pos pos, u32 part_bytes, u64 targets),
-                   void *context) {
+void exchange_each(const broker *b, exchange_visit *visit, void *context) {
     for (const durable_hold *h = b->durable.unconfirmed; h != NULL; h = h->next) {
-        visit(context, h->pos, h->part_bytes, h->targets);
+        visit(context, h->session, h->pos, h->part_bytes, h->targets);
     }
 }
 
@@ -228,7 +230,8 @@ void exchange_resume(broker *b) {
     b->durable.resuming = true;
     while ((h = first_unsent(b)) != NULL) {
         if (h->fetch.done != NULL) return;
-        if (h->targets == 0) {
+        if (h->targets == 0) { // there are fewer workers; not to be begun again when there are more
+            if (b->durable.confirmed != NULL) b->durable.confirmed(b->durable.context, h->pos);
             end(h);
             continue;
         }

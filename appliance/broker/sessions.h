@@ -8,6 +8,7 @@
 #include "limits.h"
 
 typedef struct worker worker;
+typedef struct gateway gateway;
 typedef struct mqtt_sessions mqtt_sessions;
 
 // Why a message did not reach a client: X(SYMBOL, "name").
@@ -41,6 +42,8 @@ struct store;
 int mqtt_sessions_keep(mqtt_sessions *all, struct store *log);
 // Whether all that the log knows has been restored: subscriptions are in force on all workers.
 bool mqtt_sessions_restored(const mqtt_sessions *all);
+// The same of all workers: every subscription there was is in force everywhere. Any thread.
+bool mqtt_sessions_all_restored(const gateway *gw);
 // Before the last commit: what has changed goes to the log.
 void mqtt_sessions_finish(mqtt_sessions *all);
 // Frees all sessions; nothing is published any more. Before broker_destroy. NULL is allowed.

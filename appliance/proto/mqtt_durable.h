@@ -79,6 +79,7 @@ struct mqtt_durable {
     u32 whole_bytes, whole_used;
     u64 replay_ms;             // time of the last record seen at start
     u32 restoring;             // subscriptions that are not in force yet, and 1 until all are made
+    counter restored;          // 1: all of them are; any thread
     counter unreadable;        // records that made no sense at start
     counter lost;              // messages whose record could not be read
 };

@@ -8,8 +8,9 @@
 
 enum { STAGE_EXCHANGES, STAGE_SESSIONS };
 
-static void exchange_write(void *context, store_pos pos, u32 part_bytes, u64 targets) {
-    mqtt_change c = {.kind = MQTT_CHANGE_EXCHANGE, .origin = pos, .number = part_bytes, .time_ms = targets};
+static void exchange_write(void *context, u64 session, store_pos pos, u32 part_bytes, u64 targets) {
+    mqtt_change c = {.kind = MQTT_CHANGE_EXCHANGE, .session = session, .origin = pos, .number = part_bytes,
+                     .time_ms = targets};
     mqtt_durable_write(context, &c);
 }
 
@@ -90,8 +91,12 @@ static u64 session_owners(const store_record *r, u32 old_worker, u32 workers) {
         u64 high = cursor_u32(&at);
         return bit_of(high << 32 | cursor_u32(&at), workers);
     }
-    u64 mask = 0;
-    while (mqtt_change_next(&at, &c) == 1) mask |= bit_of(c.session == 0 ? old_worker : c.session, workers);
+    u64 mask = 0, all = workers == 64 ? UINT64_MAX : (1ull << workers) - 1;
+    while (mqtt_change_next(&at, &c) == 1) {
+        // The exchange is its session's, wherever that is now, and this does not say whose it is.
+        if (c.kind == MQTT_CHANGE_CONFIRMED) mask = all;
+        else mask |= bit_of(c.session == 0 ? old_worker : c.session, workers);
+    }
     return mask;
 }
 

@@ -213,6 +213,14 @@ static void replay_of_session(mqtt_durable *d, mqtt_keep *k, const mqtt_change *
     }
 }
 
+// An exchange that is not confirmed as far as is known. After a change of the number of workers several have its
+// record; it is the one's with the session, or each of them would send it again.
+static void exchange_open(mqtt_durable *d, u64 session, store_pos origin, u32 part_bytes, u64 targets) {
+    const worker *w = d->all->owner;
+    if (session % w->gw->worker_count != w->index || exchange_is_open(w->broker, origin)) return;
+    (void)exchange_restore(w->broker, session, origin, part_bytes, targets);
+}
+
 static void replay_change(mqtt_durable *d, const mqtt_change *c) {
     broker *b = d->all->owner->broker;
     if (c->kind == MQTT_CHANGE_CONFIRMED) {
@@ -220,7 +228,7 @@ static void replay_change(mqtt_durable *d, const mqtt_change *c) {
     } else if (c->kind == MQTT_CHANGE_SOURCE) {
         exchange_set_seen(b, c->number, c->origin);
     } else if (c->kind == MQTT_CHANGE_EXCHANGE) {
-        if (!exchange_is_open(b, c->origin)) (void)exchange_restore(b, c->origin, c->number, c->time_ms);
+        exchange_open(d, c->session, c->origin, c->number, c->time_ms);
     } else {
         mqtt_keep *k = mqtt_keep_find(d, c->session);
         if (k != NULL) replay_of_session(d, k, c);
@@ -314,8 +322,8 @@ void mqtt_replay_message(void *context, const store_record *r) {
         k->exchanges_applied = r->origin;
         (void)mqtt_inbound_put(k->session, m.exchange_id);
     }
-    if (!exchange || (k != NULL && !fresh) || exchange_is_open(b, r->origin)) return;
-    (void)exchange_restore(b, r->origin, m.stream_count > 0 ? 0 : r->len, m.targets);
+    if (!exchange || (k != NULL && !fresh)) return;
+    exchange_open(d, m.exchange_session, r->origin, m.stream_count > 0 ? 0 : r->len, m.targets);
 }
 
 // --- the end of the replay ---
@@ -349,6 +357,7 @@ static void session_resume(mqtt_durable *d, mqtt_keep *k) {
 static void part_restored(mqtt_durable *d) {
     ASSERT(d->restoring > 0);
     if (--d->restoring > 0) return;
+    counter_set(&d->restored, 1);
     for (mqtt_keep *k = d->first; k != NULL; k = k->next) session_resume(d, k);
     reload_restored(d->all->owner);
 }

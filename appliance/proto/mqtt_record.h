@@ -34,7 +34,7 @@ typedef enum mqtt_change_kind {
     MQTT_CHANGE_UNSUBSCRIBED,  // filter, share
     MQTT_CHANGE_CONFIRMED,     // origin: other workers have this exchange's message; session is not used
     MQTT_CHANGE_SOURCE,        // origin: met of worker `number`'s log; session is not used
-    MQTT_CHANGE_EXCHANGE,      // origin, number (bytes), time_ms (targets): not confirmed yet; session is not used
+    MQTT_CHANGE_EXCHANGE,      // origin, number (bytes), time_ms (targets): not confirmed yet
     MQTT_CHANGE_KINDS
 } mqtt_change_kind;
 

@@ -165,6 +165,14 @@ bool mqtt_sessions_restored(const mqtt_sessions *all) {
     return all->durable == NULL || all->durable->restoring == 0;
 }
 
+bool mqtt_sessions_all_restored(const gateway *gw) {
+    for (u32 i = 0; i < gw->worker_count; i++) {
+        const mqtt_sessions *all = gw->workers[i].sessions;
+        if (all != NULL && all->durable != NULL && counter_get(&all->durable->restored) == 0) return false;
+    }
+    return true;
+}
+
 void mqtt_sessions_finish(mqtt_sessions *all) {
     if (all->durable != NULL) mqtt_durable_finish(all->durable);
 }

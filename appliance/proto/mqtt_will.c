@@ -76,7 +76,10 @@ static void retry(timer_node *node, void *context) {
 static void delay_over(timer_node *node, void *context) {
     (void)context;
     mqtt_will *will = CONTAINER_OF(node, mqtt_will, timer);
-    mqtt_will_publish(will->session);
+    worker *w = will->owner;
+    // After a start: sessions of other workers may be for it, whose subscriptions are not known here yet.
+    if (mqtt_sessions_all_restored(w->gw)) mqtt_will_publish(will->session);
+    else timer_arm(w->wheel, node, w->now_ns + RETRY_NS);
 }
 
 mqtt_will *mqtt_will_create(mqtt_session *s, const mqtt_connect *connect) {
