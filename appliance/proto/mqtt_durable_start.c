@@ -214,10 +214,12 @@ static void replay_of_session(mqtt_durable *d, mqtt_keep *k, const mqtt_change *
 }
 
 // An exchange that is not confirmed as far as is known. After a change of the number of workers several have its
-// record; it is the one's with the session, or each of them would send it again.
+// record; it is the one's with the session, or each of them would send it again. Session 0: a log from before that was
+// written down.
 static void exchange_open(mqtt_durable *d, u64 session, store_pos origin, u32 part_bytes, u64 targets) {
     const worker *w = d->all->owner;
-    if (session % w->gw->worker_count != w->index || exchange_is_open(w->broker, origin)) return;
+    bool ours = session == 0 || session % w->gw->worker_count == w->index;
+    if (!ours || exchange_is_open(w->broker, origin)) return;
     (void)exchange_restore(w->broker, session, origin, part_bytes, targets);
 }
 
