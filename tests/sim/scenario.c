@@ -434,41 +434,18 @@ static void mqtt_world_choose(mq_setup *chosen, u64 seed, FILE *trace) {
     chosen->setup.roomy = true;
 }
 
-static void run_mqtt(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
-    mq_setup chosen;
-    mqtt_world_choose(&chosen, seed, trace);
-    mq_run(&chosen, failure, failure_bytes);
-}
-
-static void run_mqtt_drops(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
-    mq_setup chosen;
-    mqtt_world_choose(&chosen, seed, trace);
-    mq_run_lossy(&chosen, failure, failure_bytes);
-}
-
-static void run_mqtt_power(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
-    mq_setup chosen;
-    mqtt_world_choose(&chosen, seed, trace);
-    mq_run_power(&chosen, failure, failure_bytes);
-}
-
-static void run_mqtt_bad_disk(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
-    mq_setup chosen;
-    mqtt_world_choose(&chosen, seed, trace);
-    mq_run_bad_disk(&chosen, failure, failure_bytes);
-}
-
-static void run_mqtt_again(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
-    mq_setup chosen;
-    mqtt_world_choose(&chosen, seed, trace);
-    mq_run_again(&chosen, failure, failure_bytes);
-}
-
-static void run_mqtt_kept(u64 seed, FILE *trace, char *failure, size_t failure_bytes) {
-    mq_setup chosen;
-    mqtt_world_choose(&chosen, seed, trace);
-    mq_run_kept(&chosen, failure, failure_bytes);
-}
+#define MQTT_SCENARIO(name, run) \
+    static void name(u64 seed, FILE *trace, char *failure, size_t failure_bytes) { \
+        mq_setup chosen; \
+        mqtt_world_choose(&chosen, seed, trace); \
+        run(&chosen, failure, failure_bytes); \
+    }
+MQTT_SCENARIO(run_mqtt, mq_run)
+MQTT_SCENARIO(run_mqtt_drops, mq_run_lossy)
+MQTT_SCENARIO(run_mqtt_power, mq_run_power)
+MQTT_SCENARIO(run_mqtt_bad_disk, mq_run_bad_disk)
+MQTT_SCENARIO(run_mqtt_again, mq_run_again)
+MQTT_SCENARIO(run_mqtt_kept, mq_run_kept)
 
 const scenario scenarios[] = {
     {"echo", "frames come back whole and in order", run_echo, false},
