@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // convert.c: data_dir was made by another number of workers. The new logs are written beside the old ones:
-// first the kept records from before each old checkpoint (needed by reference only), then a checkpoint's
-// beginning, then what each old log has from its checkpoint on, in order. Records keep their origin, so that no
-// reference changes. Then one write of the layout makes the new logs count; a crash at any time before it
-// changes nothing.
+// first the kept records from before each old checkpoint, and what reclaim has copied of such since (needed by
+// reference only), then a checkpoint's beginning, then what each old log has from its checkpoint on, in order.
+// Records keep their origin, so that no reference changes. Then one write of the layout makes the new logs count;
+// a crash at any time before it changes nothing.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,24 +73,28 @@ static void forward_replayed(void *context, const store_record *r) {
     if (c->error == 0) forward(c, r);
 }
 
-// The kept records of segments, and of the part of one, that lie before the checkpoint.
+// Whether it is needed by reference only, and replay does not give it: it lies before the checkpoint, or reclaim has
+// copied it from there since.
+static bool is_older(const store *old, const record_view *view) {
+    const store_record *r = &view->record;
+    if (r->kind == STORE_META || (r->flags & STORE_KEEP) == 0) return false;
+    if (r->pos >= old->checkpoint && (view->from == 0 || !record_copied_by_reclaim(old, view))) return false;
+    segment *source = view->from != 0 ? segment_at(old, view->from) : NULL;
+    return source == NULL || view->from >= source->end; // else its own place is read
+}
+
 static void forward_older(conversion *c, store *old) {
-    for (u32 i = 0; i < old->segment_count && c->error == 0; i++) {
+    for (u32 i = 0; i < old->segment_count && c->error == 0 && old->checkpoint != 0; i++) {
         segment *seg = old->segments[i];
-        if (seg->base >= old->checkpoint) break;
         scan sc;
         record_view view;
         scan_what what;
-        c->error = scan_begin(&sc, old->disk, seg->file, seg->base, seg->bytes, seg->base + SEGMENT_HEAD_BYTES,
-                              MIN(seg->end, old->checkpoint));
+        c->error =
+            scan_begin(&sc, old->disk, seg->file, seg->base, seg->bytes, seg->base + SEGMENT_HEAD_BYTES, seg->end);
         while (c->error == 0 && (what = scan_next(&sc, &view)) != SCANNED_END) {
-            if (what != SCANNED_RECORD || view.record.kind == STORE_META || (view.record.flags & STORE_KEEP) == 0)
-                continue;
-            segment *source = view.from != 0 ? segment_at(old, view.from) : NULL;
-            if (source != NULL && view.from < source->end) continue; // its own place is read instead
-            forward(c, &view.record);
+            if (what == SCANNED_RECORD && is_older(old, &view)) forward(c, &view.record);
         }
-        if (c->error == 0) scan_end(&sc);
+        scan_end(&sc);
     }
 }
 

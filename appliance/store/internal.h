@@ -236,6 +236,9 @@ void reader_segment_gone(store *s);
 
 // recover.c
 int store_recover(store *s);
+// Of a copy (view->from) that counts: reclaim made it since the checkpoint, which knows of the record. It is no
+// change of state, so it is not replayed. One made after a failed write, or by a conversion, is the record.
+bool record_copied_by_reclaim(const store *s, const record_view *view);
 // scan.c: set aside
 void quarantine_bytes(disk *d, const char *dir, segment *seg, store_pos from, store_pos to, u64 *budget);
 int quarantine_file(disk *d, const char *dir, u32 number);

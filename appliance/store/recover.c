@@ -194,6 +194,10 @@ static bool copy_counts(store *s, const record_view *view) {
     return false;
 }
 
+bool record_copied_by_reclaim(const store *s, const record_view *view) {
+    return view->from >> LOG_NUMBER_SHIFT == s->config.log_number && view->record.origin < s->checkpoint;
+}
+
 static void take_record(recovery *rc, segment *seg, const record_view *view) {
     store *s = rc->s;
     const store_record *r = &view->record;
@@ -215,10 +219,7 @@ static void take_record(recovery *rc, segment *seg, const record_view *view) {
             moved_rest(&s->moved, rest.origin, view->from + view->size);
         }
         s->origin_last_moved_segment = seg->base;
-        // A copy by reclaim is no change of state: the checkpoint knows of it. One made after a failed write,
-        // or by a conversion, is the record.
-        bool by_reclaim = view->from >> LOG_NUMBER_SHIFT == s->config.log_number && r->origin < rc->checkpoint;
-        if (!counts || by_reclaim) return;
+        if (!counts || record_copied_by_reclaim(s, view)) return;
     }
     counter_add(&s->metrics.replayed, 1);
     counter_add(&s->metrics.replayed_bytes, r->len);

@@ -43,6 +43,8 @@ typedef struct rig {
     store *s;
     u64 now_ns;
     u64 bytes_max;
+    char dir[64];        // of the log
+    u32 log_number;
     rig_item *items;
     u64 next_id;         // from 1
     u64 checkpoint_at;
@@ -114,8 +116,8 @@ static void rig_open(rig *g) {
     store_config config = {
         .worker = 0,
         .workers = 1,
-        .dir = "/log",
-        .log_number = 1,
+        .dir = g->dir,
+        .log_number = g->log_number,
         .disk = disk_sim_disk(g->sim),
         .bytes_max = g->bytes_max,
         .segment_bytes = RIG_SEGMENT,
@@ -358,6 +360,8 @@ static rig *rig_create(u64 seed, u64 bytes_max, const disk_sim_config *faults) {
     g->sim = disk_sim_create(&config);
     disk *d = disk_sim_disk(g->sim);
     d->ops->make_dir(d, "/log");
+    snprintf(g->dir, sizeof(g->dir), "/log");
+    g->log_number = 1;
     g->items = calloc(RIG_ITEMS, sizeof(*g->items));
     g->next_id = 1;
     g->now_ns = NS_PER_S;
