@@ -54,6 +54,11 @@ static int begin(store *s) {
         u32 count = MIN(s->moved.count - at, MOVED_PIECE);
         result = append_table(s, META_MOVED, &s->moved.entries[at], sizeof(moved_entry) * count);
     }
+    // More copies come out of other logs, also at the start that reads this.
+    for (u32 at = 0; result == 0 && s->converting && at < s->moved.count; at += MOVED_PIECE) {
+        u32 count = MIN(s->moved.count - at, MOVED_PIECE);
+        result = append_table(s, META_MOVED_LASTS, &s->moved.lasts[at], sizeof(u64) * count);
+    }
     if (result < 0) return result;
     s->checkpoint_next = start;
     s->checkpoint_started_bytes = counter_get(&s->metrics.written_bytes);
@@ -152,9 +157,8 @@ static int begin_again(store *s) {
 
 int checkpoint_convert_begin(store *s) {
     int result = store_flush(s, 60000);
-    if (result == 0) result = begin_again(s);
     s->converting = true; // no checkpoint and no reclaim of its own until it is complete
-    return result;
+    return result == 0 ? begin_again(s) : result;
 }
 
 int checkpoint_converted(store *s) {

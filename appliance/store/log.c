@@ -178,7 +178,9 @@ int store_put(store *s, store_kind kind, u32 record_flags, u32 flags, meta_type 
     }
     if (moved != NULL) {
         bool new_segment = s->origin_last_moved_segment != s->active->base;
-        if (!moved_add(&s->moved, moved->origin, s->tail, new_segment)) return -EAGAIN; // nothing was appended yet
+        bool foreign = moved->from >> LOG_NUMBER_SHIFT != s->config.log_number;
+        bool added = moved_add(&s->moved, moved->origin, s->tail, new_segment, foreign);
+        if (!added) return -EAGAIN; // nothing was appended yet
         s->origin_last_moved_segment = s->active->base;
     }
     record_seal(at, s->tail, time_ms, kind, record_flags, type, (u32)payload);

@@ -27,7 +27,8 @@ static const char usage[] =
 static const char *const kind_names[STORE_KINDS] = {"?",      "message", "session", "retained",
                                                     "stream", "uplink",  "meta"};
 static const char *const meta_names[META_TYPES] = {"",       " batch",    " checkpoint", " segments",
-                                                   " moved", " complete", " index",      " end"};
+                                                   " moved", " complete", " index",      " end",
+                                                   " lasts"};
 
 typedef struct totals {
     u64 segments, records, bytes, damaged, damaged_bytes, torn, repaired;

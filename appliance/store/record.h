@@ -30,6 +30,7 @@ typedef enum meta_type {
     META_COMPLETE = 5,    // u64: where the checkpoint begins that is complete now
     META_INDEX = 6,       // index_entry[] of the segment that it is the last record of
     META_END = 7,         // an orderly stop: nothing comes after it in this segment
+    META_MOVED_LASTS = 8, // u64[]: of all entries of META_MOVED before it; in the checkpoint of a conversion
     META_TYPES
 } meta_type;
 

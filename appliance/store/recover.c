@@ -172,7 +172,15 @@ static void take_moved(store *s, const store_record *r) {
     for (u32 at = 0; at + sizeof(moved_entry) <= r->len; at += sizeof(moved_entry)) {
         moved_entry e;
         memcpy(&e, r->data + at, sizeof(e));
-        moved_add(&s->moved, e.origin, e.to, true);
+        moved_restore(&s->moved, e);
+    }
+}
+
+static void take_lasts(store *s, const store_record *r) {
+    for (u32 at = 0; at + sizeof(u64) <= r->len; at += sizeof(u64)) {
+        u64 last;
+        memcpy(&last, r->data + at, sizeof(last));
+        moved_restore_last(&s->moved, last);
     }
 }
 
@@ -182,6 +190,7 @@ static void take_meta(recovery *rc, const record_view *view) {
     bool of_ours = rc->checkpoint != 0 && rc->checkpoint_seen == rc->checkpoint;
     if (of_ours && view->type == META_SEGMENTS) take_segments(rc->s, &view->record);
     if (of_ours && view->type == META_MOVED) take_moved(rc->s, &view->record);
+    if (of_ours && view->type == META_MOVED_LASTS) take_lasts(rc->s, &view->record);
 }
 
 // A copy counts when the place it was made from is gone. What was copied from a segment that is still there is
@@ -212,7 +221,8 @@ static void take_record(recovery *rc, segment *seg, const record_view *view) {
         bool counts = copy_counts(s, view);
         bool new_segment = s->origin_last_moved_segment != seg->base;
         moved_entry rest = s->moved.rest;
-        moved_add(&s->moved, r->origin, r->pos, new_segment);
+        bool foreign = view->from >> LOG_NUMBER_SHIFT != s->config.log_number;
+        moved_add(&s->moved, r->origin, r->pos, new_segment, foreign);
         if (!counts && r->origin != view->from) moved_rest(&s->moved, r->origin + 1, view->from + view->size);
         else if (counts) moved_rest(&s->moved, rest.origin, rest.to);
         else if (segment_at(s, rest.to) == segment_at(s, view->from)) {

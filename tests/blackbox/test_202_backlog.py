@@ -126,6 +126,30 @@ def test_another_number_of_workers(start, before, after):
         assert sorted(numbers(s, 10)) == list(range(10))
 
 
+def test_there_and_back(start):
+    """Each start with another number of workers than the last one: the logs have copies out of several others."""
+    gateway, names = start(2), [f"w{i}" for i in range(12)]
+    for name in names:
+        with durable(gateway, name, True) as s:
+            s.subscribe("t/#", f"own/{name}", qos=1)
+            s.bye()
+    count = 0
+    for workers in (3, 2, 1, 3, 2):
+        with Client(gateway.address("mqtt")).hello() as p:
+            for name in names:
+                publish_many(p, 2, topic="t/x", first=count)
+                publish_many(p, 3, topic=f"own/{name}", first=count)
+                count += 3
+        crash(gateway, workers)
+    for k, name in enumerate(names):
+        want = []
+        for i in range(0, count, 3):
+            want += [i, i + 1] + ([i, i + 1, i + 2] if i // 3 % len(names) == k else [])
+        with durable(gateway, name) as s:
+            assert s.connack.session_present, name
+            assert numbers(s, len(want)) == want, name
+
+
 @pytest.mark.parametrize("policy,kept", [("newest", range(100)), ("oldest", range(50, 150))])
 def test_the_budget_and_its_policy(start, policy, kept):
     gateway = start(max_queued_messages=100, queue_policy=policy)

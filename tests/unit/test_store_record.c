@@ -127,19 +127,54 @@ static void test_moved_table(void **state) {
     (void)state;
     moved_table t = {0};
     // A run of copies needs one entry each 64 KiB, a new segment another.
-    for (u64 i = 0; i < 1000; i++) assert_true(moved_add(&t, 1000 + i * 100, 5000000 + i * 200, i == 0));
+    for (u64 i = 0; i < 1000; i++) assert_true(moved_add(&t, 1000 + i * 100, 5000000 + i * 200, i == 0, false));
     assert_int_equal(t.count, 4);
     assert_int_equal(moved_find(&t, 1000 + 500 * 100)->to, moved_find(&t, 1000 + 400 * 100)->to);
-    assert_true(moved_add(&t, 200000, 9000000, true));
+    assert_true(moved_add(&t, 200000, 9000000, true, false));
     assert_int_equal(moved_find(&t, 250000)->to, 9000000);
     assert_null(moved_find(&t, 999));
     assert_int_equal(moved_from(&t, 150000)->origin, 200000);
     // Moved again: what points into the freed place goes.
-    assert_true(moved_add(&t, 1500, 9500000, true));
+    assert_true(moved_add(&t, 1500, 9500000, true, false));
     moved_forget_places(&t, 5000000, 6000000);
     assert_int_equal(t.count, 2);
     assert_int_equal(moved_find(&t, 1600)->to, 9500000);
     moved_free(&t);
+}
+
+// What a conversion copies out of several logs: origins of one run lie between those of another, or are the same. From
+// the place that the table names on each copy is met within a step, also after a start.
+static void test_moved_between_each_other(void **state) {
+    (void)state;
+    for (u32 seed = 1; seed <= 200; seed++) {
+        u64 origins[600], at[600];
+        u32 count = 0, random = seed * 2654435761u;
+        moved_table t = {0};
+        for (u32 log = 0; log < 4; log++) {
+            u64 origin = 1000;
+            for (u32 i = 0; i < 150; i++, count++) {
+                random = random * 1664525u + 1013904223u;
+                origin += 1 + (random >> 16) % 40 * ((random >> 8) % 16 == 0 ? 4000 : 1);
+                origins[count] = origin;
+                at[count] = 1ull << 32 | count * 512;
+                assert_true(moved_add(&t, origin, at[count], count % 200 == 0, true));
+            }
+            if (log != 1) continue; // a checkpoint and a start
+            moved_table read = {0};
+            for (u32 i = 0; i < t.count; i++) assert_true(moved_restore(&read, t.entries[i]));
+            for (u32 i = 0; i < t.count; i++) moved_restore_last(&read, t.lasts[i]);
+            moved_free(&t);
+            t = read;
+        }
+        for (u32 i = 0; i < count; i++) {
+            const moved_entry *e = moved_find(&t, origins[i]);
+            assert_non_null(e);
+            u32 from = (u32)(e->to - (1ull << 32)) / 512, met = from;
+            while (met < count && origins[met] != origins[i]) met++;
+            assert_true(met < count && at[met] - e->to < LIMIT_STORE_INDEX_STEP);
+        }
+        moved_free(&t);
+    }
 }
 
 int main(void) {
@@ -151,6 +186,7 @@ int main(void) {
         cmocka_unit_test(test_resync),
         cmocka_unit_test(test_segment_head),
         cmocka_unit_test(test_moved_table),
+        cmocka_unit_test(test_moved_between_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
