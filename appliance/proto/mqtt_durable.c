@@ -237,11 +237,14 @@ static void make_dirty(mqtt_durable *d, mqtt_keep *k) {
 
 void mqtt_durable_write(mqtt_durable *d, const mqtt_change *c) {
     u32 bytes = mqtt_change_bytes(c);
-    u32 most = c->kind == MQTT_CHANGE_GONE ? CHANGES_ENDED_MAX : CHANGES_MAX;
+    u32 most = c->kind == MQTT_CHANGE_GONE       ? CHANGES_ENDED_MAX
+               : c->kind == MQTT_CHANGE_WILL_DUE ? CHANGES_MAX + bytes // nothing else would tell of it either
+                                                 : CHANGES_MAX;
     if (!changes_room(d, bytes, most) && !(mqtt_durable_flush(d) && changes_room(d, bytes, most))) {
         mqtt_keep *k = mqtt_keep_find(d, c->session);
         if (k != NULL) make_dirty(d, k);
         if (c->kind == MQTT_CHANGE_GONE) log_warn("a session's end is not in the log: a start may find it again");
+        if (c->kind == MQTT_CHANGE_WILL_DUE) log_warn("a will that is being published is not in the log: no memory");
         return;
     }
     if (d->used == 0) d->changes[d->used++] = MQTT_RECORD_CHANGES;

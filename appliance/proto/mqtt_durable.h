@@ -129,6 +129,12 @@ bool mqtt_keep_write(mqtt_durable *d, mqtt_keep *k, u32 *bytes);
 mqtt_keep *mqtt_keep_create(mqtt_session *s);
 void mqtt_keep_account(mqtt_keep *k);
 
+// --- mqtt_will.c ---
+// A will of a session of the log that is being published at a start: it was at the last one, and is no more.
+void mqtt_will_due_restore(mqtt_sessions *all, const mqtt_change *c);
+void mqtt_will_due_forget(mqtt_sessions *all, u64 session, u64 number);
+void mqtt_wills_write(mqtt_sessions *all); // those that are being published, for a checkpoint
+
 // --- mqtt_durable_queue.c ---
 bool mqtt_durable_reserve(subscriber *of, delivery *d, message_waiting *w);
 void mqtt_durable_stored(subscriber *of, u64 pos, u32 bytes, u32 part);

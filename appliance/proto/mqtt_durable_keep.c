@@ -22,6 +22,7 @@ static bool exchanges_write(mqtt_durable *d) {
         mqtt_change c = {.kind = MQTT_CHANGE_SOURCE, .origin = exchange_seen(w->broker, i), .number = i};
         if (c.origin != 0) mqtt_durable_write(d, &c);
     }
+    mqtt_wills_write(d->all);
     return mqtt_durable_flush(d);
 }
 

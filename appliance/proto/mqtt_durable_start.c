@@ -209,6 +209,8 @@ static void replay_of_session(mqtt_durable *d, mqtt_keep *k, const mqtt_change *
     case MQTT_CHANGE_CONFIRMED:
     case MQTT_CHANGE_SOURCE:
     case MQTT_CHANGE_EXCHANGE:
+    case MQTT_CHANGE_WILL_DUE:
+    case MQTT_CHANGE_WILL_DONE:
     case MQTT_CHANGE_KINDS: return;
     }
 }
@@ -231,6 +233,10 @@ static void replay_change(mqtt_durable *d, const mqtt_change *c) {
         exchange_set_seen(b, c->number, c->origin);
     } else if (c->kind == MQTT_CHANGE_EXCHANGE) {
         exchange_open(d, c->session, c->origin, c->number, c->time_ms);
+    } else if (c->kind == MQTT_CHANGE_WILL_DUE) {
+        mqtt_will_due_restore(d->all, c);
+    } else if (c->kind == MQTT_CHANGE_WILL_DONE) {
+        mqtt_will_due_forget(d->all, c->session, c->origin);
     } else {
         mqtt_keep *k = mqtt_keep_find(d, c->session);
         if (k != NULL) replay_of_session(d, k, c);

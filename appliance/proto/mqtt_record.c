@@ -47,9 +47,41 @@ bool mqtt_subscription_parse(cursor *at, mqtt_subscription_record *out) {
     return topic_filter_is_valid(filter, filter_len);
 }
 
+// --- wills ---
+
+u32 mqtt_will_record_bytes(const mqtt_will_record *w) {
+    return 29 + w->topic_len + w->props_len + w->payload_len;
+}
+
+u8 *mqtt_will_record_write(u8 *to, const mqtt_will_record *w) {
+    u32 bytes = w->topic_len + w->props_len + w->payload_len;
+    to = put_u32(put_u32(put_u8(to, (u8)(w->qos | (w->retain ? 4 : 0))), w->delay_s), w->expiry_s);
+    to = put_u32(put_u32(put_u32(put_u64(to, w->props_present), w->topic_len), w->props_len), w->payload_len);
+    if (bytes > 0) memcpy(to, w->bytes, bytes);
+    return to + bytes;
+}
+
+bool mqtt_will_record_parse(cursor *at, mqtt_will_record *out) {
+    u8 options = cursor_u8(at);
+    *out = (mqtt_will_record){.qos = options & 3, .retain = (options & 4) != 0};
+    out->delay_s = cursor_u32(at);
+    out->expiry_s = cursor_u32(at);
+    out->props_present = cursor_u64(at);
+    out->topic_len = cursor_u32(at);
+    out->props_len = cursor_u32(at);
+    out->payload_len = cursor_u32(at);
+    u64 bytes = (u64)out->topic_len + out->props_len + out->payload_len;
+    if (at->overrun || options > 7 || out->qos > 2 || bytes > cursor_left(at)) return false;
+    out->bytes = cursor_take(at, (u32)bytes);
+    return topic_name_is_valid((const char *)out->bytes, out->topic_len);
+}
+
 // --- changes ---
 
-enum { HAS_ORIGIN = 1, HAS_TIME = 2, HAS_NUMBER = 4, HAS_ID = 8, HAS_QOS = 16, HAS_FLAG = 32, HAS_SUBSCRIPTION = 64 };
+enum {
+    HAS_ORIGIN = 1, HAS_TIME = 2, HAS_NUMBER = 4, HAS_ID = 8, HAS_QOS = 16, HAS_FLAG = 32, HAS_SUBSCRIPTION = 64,
+    HAS_WILL = 128
+};
 
 static const u8 fields[MQTT_CHANGE_KINDS] = {
     [MQTT_CHANGE_SENT] = HAS_ORIGIN | HAS_NUMBER | HAS_ID | HAS_QOS,
@@ -64,13 +96,16 @@ static const u8 fields[MQTT_CHANGE_KINDS] = {
     [MQTT_CHANGE_CONFIRMED] = HAS_ORIGIN,
     [MQTT_CHANGE_SOURCE] = HAS_ORIGIN | HAS_NUMBER,
     [MQTT_CHANGE_EXCHANGE] = HAS_ORIGIN | HAS_NUMBER | HAS_TIME,
+    [MQTT_CHANGE_WILL_DUE] = HAS_ORIGIN | HAS_TIME | HAS_WILL,
+    [MQTT_CHANGE_WILL_DONE] = HAS_ORIGIN,
 };
 
 u32 mqtt_change_bytes(const mqtt_change *c) {
     u8 has = fields[c->kind];
     return 9u + (has & HAS_ORIGIN ? 8u : 0u) + (has & HAS_TIME ? 8u : 0u) + (has & HAS_NUMBER ? 4u : 0u) +
            (has & HAS_ID ? 2u : 0u) + (has & HAS_QOS ? 1u : 0u) + (has & HAS_FLAG ? 1u : 0u) +
-           (has & HAS_SUBSCRIPTION ? mqtt_subscription_bytes(&c->subscription) : 0u);
+           (has & HAS_SUBSCRIPTION ? mqtt_subscription_bytes(&c->subscription) : 0u) +
+           (has & HAS_WILL ? mqtt_will_record_bytes(&c->will) : 0u);
 }
 
 u8 *mqtt_change_write(u8 *to, const mqtt_change *c) {
@@ -82,7 +117,8 @@ u8 *mqtt_change_write(u8 *to, const mqtt_change *c) {
     if (has & HAS_ID) to = put_u16(to, c->id);
     if (has & HAS_QOS) to = put_u8(to, c->qos);
     if (has & HAS_FLAG) to = put_u8(to, c->flag);
-    return has & HAS_SUBSCRIPTION ? mqtt_subscription_write(to, &c->subscription) : to;
+    if (has & HAS_SUBSCRIPTION) to = mqtt_subscription_write(to, &c->subscription);
+    return has & HAS_WILL ? mqtt_will_record_write(to, &c->will) : to;
 }
 
 int mqtt_change_next(cursor *at, mqtt_change *out) {
@@ -101,6 +137,7 @@ int mqtt_change_next(cursor *at, mqtt_change *out) {
     bool good = !at->overrun && flag <= 1 && ((has & HAS_ID) == 0 || out->id != 0) &&
                 ((has & HAS_QOS) == 0 || out->qos == 1 || out->qos == 2);
     if (good && (has & HAS_SUBSCRIPTION) != 0) good = mqtt_subscription_parse(at, &out->subscription);
+    if (good && (has & HAS_WILL) != 0) good = mqtt_will_record_parse(at, &out->will);
     return good ? 1 : -1;
 }
 

@@ -35,6 +35,8 @@ typedef enum mqtt_change_kind {
     MQTT_CHANGE_CONFIRMED,     // origin: other workers have this exchange's message; session is not used
     MQTT_CHANGE_SOURCE,        // origin: met of worker `number`'s log; session is not used
     MQTT_CHANGE_EXCHANGE,      // origin, number (bytes), time_ms (targets): not confirmed yet
+    MQTT_CHANGE_WILL_DUE,      // origin (its number), time_ms, will: of the session, being published since then
+    MQTT_CHANGE_WILL_DONE,     // origin: who has to have that will has it, or it was given up
     MQTT_CHANGE_KINDS
 } mqtt_change_kind;
 
@@ -46,6 +48,15 @@ typedef struct mqtt_subscription_record {
     bool no_local, retain_as_published;
 } mqtt_subscription_record;
 
+typedef struct mqtt_will_record {
+    const u8 *bytes; // topic, properties, payload
+    u64 props_present;
+    u32 topic_len, props_len, payload_len;
+    u32 delay_s, expiry_s;
+    u8 qos;
+    bool retain;
+} mqtt_will_record;
+
 typedef struct mqtt_change {
     u64 session, origin, time_ms;
     u32 number, part;
@@ -53,6 +64,7 @@ typedef struct mqtt_change {
     u8 kind, qos;
     bool flag;
     mqtt_subscription_record subscription;
+    mqtt_will_record will;
 } mqtt_change;
 
 u32 mqtt_change_bytes(const mqtt_change *c);
@@ -82,15 +94,6 @@ typedef struct mqtt_flight_record {
     u16 id;
     u8 qos, state; // mqtt_entry_state
 } mqtt_flight_record;
-
-typedef struct mqtt_will_record {
-    const u8 *bytes; // topic, properties, payload
-    u64 props_present;
-    u32 topic_len, props_len, payload_len;
-    u32 delay_s, expiry_s;
-    u8 qos;
-    bool retain;
-} mqtt_will_record;
 
 typedef struct mqtt_session_record {
     const char *id;

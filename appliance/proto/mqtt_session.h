@@ -85,8 +85,11 @@ struct mqtt_sessions {
     worker *owner;
     mqtt_session *work;
     timer_node work_timer;     // due at once when there is work
-    mqtt_will *wills;          // being published: the rings were congested
+    mqtt_will *wills;          // to be published: the rings were congested, or a start found them
     timer_node will_timer;
+    mqtt_will *wills_owed;     // published, and not on disk yet with all who have to have them, in the line's order
+    pledge_line will_line;
+    u64 will_number;           // of the last one that a record names
     struct sys_topics *sys;    // first worker only
     mqtt_durable *durable;     // NULL: no log
     const u8 *last_payload;    // of the last delivery, to be compared only

@@ -45,12 +45,8 @@ void mqtt_snapshot_free(mqtt_snapshot *s) {
 }
 
 static void write_will(mqtt_snapshot *out, const mqtt_will_record *w) {
-    u32 bytes = w->topic_len + w->props_len + w->payload_len;
-    u8 *to = room(out, 29 + bytes);
-    if (to == NULL) return;
-    to = put_u32(put_u32(put_u8(to, (u8)(w->qos | (w->retain ? 4 : 0))), w->delay_s), w->expiry_s);
-    to = put_u32(put_u32(put_u32(put_u64(to, w->props_present), w->topic_len), w->props_len), w->payload_len);
-    if (bytes > 0) memcpy(to, w->bytes, bytes);
+    u8 *to = room(out, mqtt_will_record_bytes(w));
+    if (to != NULL) (void)mqtt_will_record_write(to, w);
 }
 
 void mqtt_snapshot_session(mqtt_snapshot *out, const mqtt_session_record *r) {
@@ -99,21 +95,6 @@ void mqtt_snapshot_subscription(mqtt_snapshot *out, const mqtt_subscription_reco
 }
 
 // --- reading ---
-
-static bool parse_will(cursor *c, mqtt_will_record *w) {
-    u8 options = cursor_u8(c);
-    *w = (mqtt_will_record){.qos = options & 3, .retain = (options & 4) != 0};
-    w->delay_s = cursor_u32(c);
-    w->expiry_s = cursor_u32(c);
-    w->props_present = cursor_u64(c);
-    w->topic_len = cursor_u32(c);
-    w->props_len = cursor_u32(c);
-    w->payload_len = cursor_u32(c);
-    u64 bytes = (u64)w->topic_len + w->props_len + w->payload_len;
-    if (c->overrun || options > 7 || w->qos > 2 || bytes > cursor_left(c)) return false;
-    w->bytes = cursor_take(c, (u32)bytes);
-    return topic_name_is_valid((const char *)w->bytes, w->topic_len);
-}
 
 u32 mqtt_session_count(cursor *lists) {
     return cursor_u32(lists);
@@ -205,7 +186,7 @@ bool mqtt_session_parse(const u8 *data, u32 len, mqtt_session_record *out) {
     if (c.overrun || format != FORMAT || has_will > 1 || reserved != 0) return false;
     if (out->id_len > LIMIT_CLIENT_ID_BYTES) return false;
     if (out->version < 3 || out->version > 5 || out->queue_policy > 3 || out->window == 0) return false;
-    if (out->has_will && !parse_will(&c, &out->will)) return false;
+    if (out->has_will && !mqtt_will_record_parse(&c, &out->will)) return false;
     out->lists = c;
     return lists_are_good(c);
 }

@@ -21,6 +21,10 @@ static void test_changes(void **state) {
                           .retain_handling = 2, .no_local = false, .retain_as_published = true}},
         {.kind = MQTT_CHANGE_UNSUBSCRIBED, .session = 4, .subscription = {.filter = "b", .filter_len = 1}},
         {.kind = MQTT_CHANGE_EXCHANGE, .origin = 8, .number = 9, .time_ms = 3},
+        {.kind = MQTT_CHANGE_WILL_DUE, .session = 5, .origin = 7, .time_ms = 11,
+         .will = {.bytes = (const u8 *)"a/bpayload", .topic_len = 3, .payload_len = 7, .delay_s = 4,
+                  .expiry_s = UINT32_MAX, .props_present = 1ull << 40, .qos = 2, .retain = true}},
+        {.kind = MQTT_CHANGE_WILL_DONE, .session = 5, .origin = 7},
     };
     u8 bytes[512], *to = bytes;
     for (u32 i = 0; i < ARRAY_LEN(changes); i++) {
@@ -38,6 +42,10 @@ static void test_changes(void **state) {
         assert_int_equal(c.subscription.filter_len, w->subscription.filter_len);
         assert_int_equal(c.subscription.share == NULL, w->subscription.share == NULL);
         assert_int_equal(c.subscription.retain_handling, w->subscription.retain_handling);
+        assert_int_equal(c.will.payload_len, w->will.payload_len);
+        if (w->will.bytes != NULL) assert_memory_equal(c.will.bytes, w->will.bytes, 10);
+        assert_true(c.will.expiry_s == w->will.expiry_s && c.will.props_present == w->will.props_present);
+        assert_true(c.will.qos == w->will.qos && c.will.retain == w->will.retain && c.will.delay_s == w->will.delay_s);
     }
     assert_int_equal(mqtt_change_next(&at, &c), 0);
     for (u32 cut = 1; cut < (u32)(to - bytes); cut++) {
