@@ -116,36 +116,6 @@ static int data_dir_prepare(const config *conf) {
     return 0;
 }
 
-static u32 cpus_allowed(int *cpus) {
-    cpu_set_t set;
-    u32 count = 0;
-    if (sched_getaffinity(0, sizeof(set), &set) < 0) return 0;
-    for (int i = 0; i < CPU_SETSIZE && count < LIMIT_WORKERS_MAX; i++) {
-        if (CPU_ISSET(i, &set)) cpus[count++] = i;
-    }
-    return count;
-}
-
-static int workers_make(gateway *gw, const gateway_budget *budget) {
-    u32 all = gw->worker_count + 1;
-    gw->workers = mmap(NULL, sizeof(worker) * all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (gw->workers == MAP_FAILED) return -ENOMEM;
-    int cpus[LIMIT_WORKERS_MAX];
-    u32 cpu_count = cpus_allowed(cpus);
-    for (u32 i = 0; i < all; i++) {
-        bool ops = i == gw->worker_count;
-        const char *step = "";
-        int result = worker_init(&gw->workers[i], gw, i, ops ? &budget->ops : &budget->device,
-                                 ops ? IO_EPOLL_LT : gw->engine, &step);
-        if (result < 0) {
-            log_error("worker %u: %s: %s", i, step, errno_name(result));
-            return result;
-        }
-        if (!ops && gw->conf->pin && cpu_count > 0) gw->workers[i].cpu = cpus[i % cpu_count];
-    }
-    return 0;
-}
-
 static int listeners_open(gateway *gw) {
     reload_job *job;
     char why[512];
@@ -161,20 +131,6 @@ static int listeners_open(gateway *gw) {
     for (u32 i = 0; i <= gw->worker_count; i++) {
         spsc_message message = {.kind = WM_RELOAD, .ptr = job};
         worker_post_control(gw, i, &message);
-    }
-    return 0;
-}
-
-static int workers_start(gateway *gw) {
-    for (u32 i = 0; i <= gw->worker_count; i++) {
-        worker *w = &gw->workers[i];
-        int result = worker_start(w, w->cpu);
-        if (result < 0) {
-            log_error("worker %u: thread: %s", i, errno_name(result));
-            return result;
-        }
-        log_info(w->is_ops ? "operations worker started" : "worker %u started on CPU %d, engine %s", i,
-                 w->cpu, io_kind_name(gw->engine));
     }
     return 0;
 }
@@ -220,27 +176,6 @@ static int logs_convert(gateway *gw) {
 
 // --- control loop ---
 
-static bool worker_has_ended(const gateway *gw, bool ops_too) {
-    for (u32 i = 0; i < gw->worker_count + (ops_too ? 1 : 0); i++) {
-        if (__atomic_load_n(&gw->workers[i].ended, __ATOMIC_ACQUIRE) != 0) return true;
-    }
-    return false;
-}
-
-static bool devices_have_ended(const gateway *gw) {
-    for (u32 i = 0; i < gw->worker_count; i++) {
-        if (__atomic_load_n(&gw->workers[i].ended, __ATOMIC_ACQUIRE) == 0) return false;
-    }
-    return true;
-}
-
-static void drain_post(gateway *gw, u64 deadline_ns) {
-    for (u32 i = 0; i < gw->worker_count; i++) {
-        spsc_message message = {.kind = WM_DRAIN, .extra = deadline_ns};
-        if (!worker_post_control(gw, i, &message)) log_warn("worker %u does not take messages", i);
-    }
-}
-
 void gateway_accept(gateway *gw) {
     for (u32 i = 0; i <= gw->worker_count; i++) {
         spsc_message message = {.kind = WM_ACCEPT};
@@ -262,7 +197,7 @@ static void listeners_ready(gateway *gw) {
 static int control_loop(gateway *gw, const run_options *options, int signal_fd) {
     u64 hard_deadline_ns = UINT64_MAX;
     int status = 0;
-    while (!devices_have_ended(gw)) {
+    while (!gateway_workers_have_ended(gw)) {
         listeners_ready(gw);
         gateway_beat(gw);
         sandbox_watch();
@@ -281,7 +216,7 @@ static int control_loop(gateway *gw, const run_options *options, int signal_fd) 
             else if (info.ssi_signo == SIGUSR1) gateway_log_open(gw->conf);
             else stop = true;
         }
-        if (!draining && worker_has_ended(gw, true)) {
+        if (!draining && gateway_worker_has_ended(gw, true)) {
             log_error("a worker ended by itself: stopping");
             status = EXIT_START_FAILED;
             stop = true;
@@ -290,7 +225,7 @@ static int control_loop(gateway *gw, const run_options *options, int signal_fd) 
         if (stop) {
             u64 deadline = draining ? now : now + gw->conf->drain_timeout_ms * NS_PER_MS;
             __atomic_store_n(&gw->draining, 1, __ATOMIC_RELEASE);
-            drain_post(gw, deadline);
+            gateway_workers_drain(gw, deadline);
             hard_deadline_ns = deadline + 5 * NS_PER_S;
         }
         if (now > hard_deadline_ns) {
@@ -314,16 +249,6 @@ static int signals_block(void) {
     return fd < 0 ? -errno : fd;
 }
 
-static void workers_free(gateway *gw) {
-    if (gw->workers == NULL || gw->workers == MAP_FAILED) return;
-    for (u32 i = 0; i <= gw->worker_count; i++) worker_join(&gw->workers[i]);
-    for (u32 i = 0; i <= gw->worker_count; i++) {
-        crash_unregister_recorder(&gw->workers[i].rec);
-        worker_fini(&gw->workers[i]);
-    }
-    munmap(gw->workers, sizeof(worker) * (gw->worker_count + 1));
-}
-
 static void crash_prepare(gateway *gw) {
     int result = crash_start(gw->conf->data_dir, SLUICE_VERSION " (" SLUICE_COMMIT ")");
     if (result < 0) log_warn("no crash report: %s", errno_name(result));
@@ -333,11 +258,6 @@ static void crash_prepare(gateway *gw) {
         result = crash_register_recorder(names[i], &gw->workers[i].rec);
         if (result < 0) log_warn("no crash report of %s: %s", names[i], errno_name(result));
     }
-}
-
-static void ops_stop(gateway *gw) {
-    spsc_message message = {.kind = WM_DRAIN, .extra = clock_mono_ns() + NS_PER_S};
-    worker_post_control(gw, gw->worker_count, &message);
 }
 
 // Threads that do not end: freeing memory under them would be worse than leaving it to the kernel.
@@ -352,7 +272,7 @@ static int run(gateway *gw, const run_options *options, int signal_fd) {
     char why[512];
     gateway_budget budget;
     int cpus[LIMIT_WORKERS_MAX];
-    u32 cpu_count = cpus_allowed(cpus);
+    u32 cpu_count = gateway_cpus_allowed(cpus);
     gw->worker_count = gw->conf->workers != 0 ? gw->conf->workers : MAX(cpu_count, 1u);
     if (io_engine_choose(gw->conf->engine_auto, gw->conf->engine, &gw->engine, gw->engine_why,
                          sizeof(gw->engine_why)) < 0) {
@@ -369,15 +289,15 @@ static int run(gateway *gw, const run_options *options, int signal_fd) {
     }
     gateway_budget_log(&budget, gw->worker_count);
     int status = EXIT_START_FAILED;
-    if (workers_make(gw, &budget) == 0 && logs_convert(gw) == 0) {
+    if (gateway_workers_make(gw, &budget) == 0 && logs_convert(gw) == 0) {
         crash_prepare(gw);
         bool opened = listeners_open(gw) == 0;
         bool closed = opened && sandbox_close(gw->conf, why, sizeof(why)) == 0;
         if (opened && !closed) log_error("%s", why);
-        if (closed && workers_start(gw) == 0) {
+        if (closed && gateway_workers_start(gw) == 0) {
             status = control_loop(gw, options, signal_fd);
             if (status < 0) leave_at_once(gw);
-            ops_stop(gw);
+            gateway_ops_stop(gw);
         }
         // Only ours: where the start failed the socket may be another instance's.
         if (opened) unlink(gw->conf->ctl_socket);
@@ -428,7 +348,7 @@ int gateway_main(int argc, char **argv) {
     }
     log_info("sluice %s (%s) starts with %s", SLUICE_VERSION, SLUICE_COMMIT, conf->source);
     int status = run(&gw, &options, signal_fd);
-    workers_free(&gw);
+    gateway_workers_free(&gw);
     if (gw.start_job != NULL) gateway_job_free(gw.start_job, true);
     gateway_listeners_free(&gw);
     log_info("stopped, status %d", status);

@@ -26,6 +26,16 @@ int gateway_budget_compute(const config *conf, u32 workers, u32 log_files, gatew
                            size_t why_bytes);
 void gateway_budget_log(const gateway_budget *budget, u32 workers);
 
+// gateway_workers.c: the workers, gw->worker_count of them and the one of operations.
+u32 gateway_cpus_allowed(int *cpus); // room for LIMIT_WORKERS_MAX. Returns how many; 0: not known
+int gateway_workers_make(gateway *gw, const gateway_budget *budget);
+int gateway_workers_start(gateway *gw);
+bool gateway_worker_has_ended(const gateway *gw, bool ops_too); // one of them at least
+bool gateway_workers_have_ended(const gateway *gw); // all but that of operations
+void gateway_workers_drain(gateway *gw, u64 deadline_ns);
+void gateway_ops_stop(gateway *gw);
+void gateway_workers_free(gateway *gw); // waits for their threads
+
 // gateway_beat.c: heartbeats for `sluice init`, when it is the parent. Attach before there are threads.
 void gateway_beat_attach(void);
 void gateway_beat(const gateway *gw);
