@@ -289,7 +289,7 @@ static int run(gateway *gw, const run_options *options, int signal_fd) {
     }
     gateway_budget_log(&budget, gw->worker_count);
     int status = EXIT_START_FAILED;
-    if (gateway_workers_make(gw, &budget) == 0 && logs_convert(gw) == 0) {
+    if (gateway_settle(gw, log_files) == 0 && gateway_workers_make(gw, &budget) == 0 && logs_convert(gw) == 0) {
         crash_prepare(gw);
         bool opened = listeners_open(gw) == 0;
         bool closed = opened && sandbox_close(gw->conf, why, sizeof(why)) == 0;

@@ -36,6 +36,12 @@ void gateway_workers_drain(gateway *gw, u64 deadline_ns);
 void gateway_ops_stop(gateway *gw);
 void gateway_workers_free(gateway *gw); // waits for their threads
 
+// gateway_settle.c: data_dir was made by another number of workers. What their logs have begun together and not
+// finished is finished by as many as there were then, before anything is converted: which worker has a message
+// already is known in terms of them. They have no listener, no stream and no uplink. 0, or -errno: not to be made.
+// log_files: as above.
+int gateway_settle(gateway *gw, u32 log_files);
+
 // gateway_beat.c: heartbeats for `sluice init`, when it is the parent. Attach before there are threads.
 void gateway_beat_attach(void);
 void gateway_beat(const gateway *gw);

@@ -52,6 +52,7 @@ void durable_behind(broker *b, int change);
 bool exchange_restore(broker *b, u64 session, store_pos pos, u32 part_bytes, u64 targets);
 void exchange_forget(broker *b, store_pos pos); // it has been confirmed; harmless when it is not there
 bool exchange_is_open(const broker *b, store_pos pos);
+u64 exchanges_open(const broker *b); // how many; any thread
 typedef void exchange_visit(void *context, u64 session, store_pos pos, u32 part_bytes, u64 targets);
 void exchange_each(const broker *b, exchange_visit *visit, void *context);
 // confirmed: the other workers have it. resumed: see exchange_resume.

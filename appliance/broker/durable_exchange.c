@@ -89,12 +89,14 @@ static void link_in(durable_hold *h) {
     h->at = d->unconfirmed == NULL ? &d->unconfirmed : d->unconfirmed_end;
     *h->at = h;
     d->unconfirmed_end = &h->next;
+    counter_add(&d->open, 1);
 }
 
 static void end(durable_hold *h) {
     *h->at = h->next;
     if (h->next != NULL) h->next->at = h->at;
     else h->broker->durable.unconfirmed_end = h->at;
+    counter_sub(&h->broker->durable.open, 1);
     store_drop(h->broker->durable.log, h->pos, h->part_bytes);
     exchange_hold_free(h);
 }
@@ -161,6 +163,10 @@ static durable_hold *find(const broker *b, store_pos pos) {
     durable_hold *h = b->durable.unconfirmed;
     while (h != NULL && h->pos != pos) h = h->next;
     return h;
+}
+
+u64 exchanges_open(const broker *b) {
+    return counter_get(&b->durable.open);
 }
 
 bool exchange_is_open(const broker *b, store_pos pos) {

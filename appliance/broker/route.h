@@ -212,6 +212,7 @@ typedef struct durable_part {
     u32 exchange_bytes;  // of it, kept until the other workers have confirmed
     durable_hold *unconfirmed; // exchanges that other workers have not confirmed, in the order of their positions
     durable_hold **unconfirmed_end;
+    counter open;              // how many they are; any thread
     void (*confirmed)(void *context, store_pos pos); // they have; may be NULL
     void (*resumed)(void *context);
     void *context;       // of these

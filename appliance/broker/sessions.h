@@ -44,6 +44,8 @@ int mqtt_sessions_keep(mqtt_sessions *all, struct store *log);
 bool mqtt_sessions_restored(const mqtt_sessions *all);
 // The same of all workers: every subscription there was is in force everywhere. Any thread.
 bool mqtt_sessions_all_restored(const gateway *gw);
+// Nor is a message of QoS 2 of a durable session on its way that not all workers have on disk. Any thread.
+bool mqtt_sessions_all_settled(const gateway *gw);
 // Before the last commit: what has changed goes to the log.
 void mqtt_sessions_finish(mqtt_sessions *all);
 // Frees all sessions; nothing is published any more. Before broker_destroy. NULL is allowed.

@@ -173,6 +173,12 @@ bool mqtt_sessions_all_restored(const gateway *gw) {
     return true;
 }
 
+bool mqtt_sessions_all_settled(const gateway *gw) {
+    bool settled = mqtt_sessions_all_restored(gw);
+    for (u32 i = 0; i < gw->worker_count; i++) settled = settled && exchanges_open(gw->workers[i].broker) == 0;
+    return settled;
+}
+
 void mqtt_sessions_finish(mqtt_sessions *all) {
     if (all->durable != NULL) mqtt_durable_finish(all->durable);
 }

@@ -121,13 +121,18 @@ static void worker_make(rig *r, u32 i) {
     r->broker_bytes[i] = broker_usage_get(r->workers[i].broker).memory_bytes;
 }
 
-void rig_boot(rig *r) {
+void rig_workers_make(rig *r) {
     memset(r->workers, 0, sizeof(worker) * (RIG_WORKERS_MAX + 1));
     memset(r->ended, 0, sizeof(r->ended));
     r->parcels_dropped = r->closes_logged = 0;
     r->idle_turns = 0;
-    if (r->setup.disk != NULL && !rig_data_open(r)) return;
     for (u32 i = 0; i < r->setup.workers; i++) worker_make(r, i);
+}
+
+void rig_boot(rig *r) {
+    memset(r->workers, 0, sizeof(worker) * (RIG_WORKERS_MAX + 1));
+    if (r->setup.disk != NULL && (!rig_data_open(r) || !rig_settle(r))) return;
+    rig_workers_make(r);
     if (r->setup.disk != NULL && !rig_logs_start(r)) return;
     listeners_open(r);
 }

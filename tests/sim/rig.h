@@ -40,6 +40,7 @@ struct rig {
     config conf;
     gateway gw;
     data_dir data;
+    u32 workers_wanted;   // while an earlier number of them finishes what they had begun; 0 = no
     bool has_layout;      // the directory of the logs was complete once
     bool disk_held;       // the disk does nothing for now: what is asked of it waits
     u64 refused_before;   // messages refused for the log by the gateways that have ended

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "broker/sessions.h"
 #include "store/streams.h"
@@ -41,11 +42,41 @@ bool rig_data_open(rig *r) {
     return true;
 }
 
-static bool all_restored(const rig *r) {
+static void workers_count(rig *r, u32 workers) {
+    r->setup.workers = r->conf.workers = r->gw.worker_count = workers;
+}
+
+static bool logs_start(rig *r) {
     for (u32 i = 0; i < r->setup.workers; i++) {
-        if (!mqtt_sessions_restored(r->workers[i].sessions)) return false;
+        int result = store_start(r->workers[i].store);
+        RIG_CHECK(r, result == 0, "the log of worker %u does not start: %s", i, errno_name(result));
     }
-    return true;
+    return !is_cut(r) && !rig_is_failed(r);
+}
+
+static bool turn_until(rig *r, bool (*is_over)(const gateway *gw)) {
+    for (u32 turns = 0; !is_over(&r->gw) && !is_cut(r) && !rig_is_failed(r); turns++) {
+        RIG_CHECK(r, turns < RESTORE_TURNS_MAX, "what is in the logs is not restored or settled");
+        rig_turn(r, NS_PER_MS);
+    }
+    return !is_cut(r) && !rig_is_failed(r);
+}
+
+bool rig_settle(rig *r) {
+    data_dir now = r->data;
+    if (now.old_workers == 0) return true;
+    r->workers_wanted = r->setup.workers;
+    data_dir_before(&now, &r->data);
+    workers_count(r, now.old_workers);
+    rig_workers_make(r);
+    bool settled = logs_start(r) && turn_until(r, mqtt_sessions_all_settled) && rig_stop(r);
+    if (!settled) return false; // rig_halt ends them
+    rig_workers_free(r, true);
+    memset(r->workers, 0, sizeof(worker) * (RIG_WORKERS_MAX + 1)); // none is made: the power may go now
+    workers_count(r, r->workers_wanted);
+    r->workers_wanted = 0;
+    r->data = now;
+    return !is_cut(r);
 }
 
 // As gateway.c does: these are logs of an earlier layout.
@@ -62,16 +93,9 @@ static bool logs_convert(rig *r) {
 bool rig_logs_start(rig *r) {
     if (!logs_convert(r)) return false;
     r->has_layout = true;
-    for (u32 i = 0; i < r->setup.workers; i++) {
-        int result = store_start(r->workers[i].store);
-        RIG_CHECK(r, result == 0, "the log of worker %u does not start: %s", i, errno_name(result));
-        streams_configure(r->workers[i].streams, &r->conf);
-    }
-    for (u32 turns = 0; !all_restored(r) && !is_cut(r) && !rig_is_failed(r); turns++) {
-        RIG_CHECK(r, turns < RESTORE_TURNS_MAX, "sessions are not restored");
-        rig_turn(r, NS_PER_MS);
-    }
-    return !is_cut(r) && !rig_is_failed(r);
+    bool started = logs_start(r);
+    for (u32 i = 0; i < r->setup.workers; i++) streams_configure(r->workers[i].streams, &r->conf);
+    return started && turn_until(r, mqtt_sessions_all_restored);
 }
 
 bool rig_disk_turn(rig *r) {
@@ -115,6 +139,8 @@ void rig_halt(rig *r, bool in_order) {
     bool made = r->workers[0].engine != NULL;
     if (made && !rig_stop(r)) return;
     if (made) rig_workers_free(r, in_order);
+    if (r->workers_wanted != 0) workers_count(r, r->workers_wanted);
+    r->workers_wanted = 0;
     disk_sim_restart(r->setup.disk);
 }
 
@@ -125,5 +151,5 @@ void rig_workers_set(rig *r, u32 workers) {
         r->shared[i] = NULL;
     }
     if (workers != r->setup.workers) r->has_layout = false; // it is made anew
-    r->setup.workers = r->conf.workers = r->gw.worker_count = workers;
+    workers_count(r, workers);
 }

@@ -7,8 +7,11 @@
 
 // The directory of the logs, made or read. False: the power has gone meanwhile.
 bool rig_data_open(rig *r);
+// As gateway_settle.c does, where the logs are another number of workers'. False: as above.
+bool rig_settle(rig *r);
 // The logs are read back, and what was in them is in force. False: as above.
 bool rig_logs_start(rig *r);
+void rig_workers_make(rig *r);
 // Tells all workers to stop and turns until they have. False: one did not, or something failed.
 bool rig_stop(rig *r);
 // in_order: with the last commit.

@@ -448,18 +448,18 @@ MQTT_SCENARIO(run_mqtt_again, mq_run_again)
 MQTT_SCENARIO(run_mqtt_kept, mq_run_kept)
 
 const scenario scenarios[] = {
-    {"echo", "frames come back whole and in order", run_echo, false},
-    {"ack", "frames are counted without a gap", run_ack, false},
-    {"publish", "messages of a publisher come in order, none lost unless counted", run_publish, false},
-    {"timeouts", "timeouts strike within a tick", run_timeouts, false},
-    {"quiet", "an idle gateway does not turn its loop", run_quiet, false},
-    {"limits", "what runs out ends in a named refusal", run_limits, false},
-    {"drain", "a drain ends by its deadline", run_drain, false},
-    {"mqtt", "MQTT sessions keep what each QoS promises", run_mqtt, false},
-    {"mqtt_drops", "full MQTT queues drop and count, and keep order", run_mqtt_drops, false},
-    {"mqtt_again", "a QoS 2 message sent again before its commit comes once", run_mqtt_again, false},
-    {"mqtt_kept", "retained messages, wills and shared subscriptions survive power cuts", run_mqtt_kept, true},
-    {"mqtt_power", "what was acknowledged survives power cuts, once and in order", run_mqtt_power, false},
-    {"mqtt_disk", "the same on a disk that fails and fills up", run_mqtt_bad_disk, false},
+    {"echo", "frames come back whole and in order", run_echo},
+    {"ack", "frames are counted without a gap", run_ack},
+    {"publish", "messages of a publisher come in order, none lost unless counted", run_publish},
+    {"timeouts", "timeouts strike within a tick", run_timeouts},
+    {"quiet", "an idle gateway does not turn its loop", run_quiet},
+    {"limits", "what runs out ends in a named refusal", run_limits},
+    {"drain", "a drain ends by its deadline", run_drain},
+    {"mqtt", "MQTT sessions keep what each QoS promises", run_mqtt},
+    {"mqtt_drops", "full MQTT queues drop and count, and keep order", run_mqtt_drops},
+    {"mqtt_again", "a QoS 2 message sent again before its commit comes once", run_mqtt_again},
+    {"mqtt_kept", "retained messages, wills and shared subscriptions survive power cuts", run_mqtt_kept},
+    {"mqtt_power", "what was acknowledged survives power cuts, once and in order", run_mqtt_power},
+    {"mqtt_disk", "the same on a disk that fails and fills up", run_mqtt_bad_disk},
 };
 const u32 scenario_count = ARRAY_LEN(scenarios);

@@ -12,7 +12,6 @@ typedef struct scenario {
     const char *what;
     // Runs one seed; failure is empty when all was right. Leaves nothing behind unless it failed.
     void (*run)(u64 seed, FILE *trace, char *failure, size_t failure_bytes);
-    bool on_demand; // only when named: it finds faults that are known and not corrected
 } scenario;
 
 extern const scenario scenarios[];

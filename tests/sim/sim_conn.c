@@ -141,7 +141,6 @@ int main(int argc, char **argv) {
     for (u32 i = 0; i < scenario_count; i++) {
         const scenario *s = &scenarios[i];
         if (o.scenario != NULL && strcmp(o.scenario, s->name) != 0) continue;
-        if (o.scenario == NULL && s->on_demand) continue;
         if (o.one) return run_one(&o, s);
         u64 done = 0;
         u32 failures = scenario_run(&o, s, &done);
