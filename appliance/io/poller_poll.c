@@ -66,19 +66,20 @@ static void poll_remove(poller *p, io_handle *h) {
     pp->handles[h->poll_index]->poll_index = h->poll_index;
 }
 
-// poll(2) refuses more entries than the descriptor limit allows (EINVAL), which somebody may lower
-// below what is open. Then it is asked about one stretch after the other. Returns as poll(2) does, or
-// -errno.
+// poll(2) refuses more entries than the descriptor limit allows (EINVAL, which it has no other use for), which somebody
+// may lower below what is open. Then it is asked about one stretch after the other. The limit may change again at any
+// time, also before it is read here: what a stretch can not be asked about is looked at in the next turn. Returns as
+// poll(2) does, or -errno.
 static int poll_in_stretches(poller_poll *pp) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return -errno;
-    if (limit.rlim_cur == 0 || limit.rlim_cur >= pp->used) return -EINVAL;
-    int found = 0;
+    u32 stretch = limit.rlim_cur < pp->used ? (u32)limit.rlim_cur : pp->used;
     for (u32 i = 0; i < pp->used; i++) pp->fds[i].revents = 0;
-    for (u32 at = 0; at < pp->used; at += (u32)limit.rlim_cur) {
-        u32 count = MIN(pp->used - at, (u32)limit.rlim_cur);
-        int ready = poll(pp->fds + at, count, found == 0 ? 1 : 0); // 1 ms: no spin meanwhile
-        if (ready < 0) return errno == EINTR ? found : -errno;
+    if (stretch == 0) return poll(NULL, 0, 1) < 0 ? -errno : 0; // nothing at all may be asked about
+    int found = 0;
+    for (u32 at = 0; at < pp->used; at += stretch) {
+        int ready = poll(pp->fds + at, MIN(pp->used - at, stretch), found == 0 ? 1 : 0); // 1 ms: no spin meanwhile
+        if (ready < 0) return errno == EINTR || errno == EINVAL ? found : -errno;
         found += ready;
     }
     return found;

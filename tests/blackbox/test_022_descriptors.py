@@ -185,6 +185,31 @@ def test_reserve_is_won_back(engine, run_gateway):
     until(lambda: is_served(gateway), "new connections are served again")
 
 
+def test_limit_changes_all_the_time(engine, run_gateway):
+    """poll(2) refuses to look at more descriptors than the limit allows, and the limit may be another one when the gateway
+    asks for it a moment later. It may be 0: then poll can not look at any, and what has come waits."""
+    gateway = run_gateway(engine, workers=1, listeners={"echo": {"mode": "echo"}})
+    devices = arrive(gateway, 2 * PLACES)
+    full, hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+    for device in devices:
+        echo_once(device)
+        for _ in range(100):
+            device.send(frame(b"descriptor"))
+            for _ in range(20):
+                resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (PLACES, hard))
+                resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (full, hard))
+        for _ in range(100):
+            device.expect(frame(b"descriptor"))
+    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (0, hard))
+    for device in devices:
+        device.send(frame(b"descriptor"))
+        time.sleep(0.005)
+    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (full, hard))
+    for device in devices:
+        device.expect(frame(b"descriptor"))
+        echo_once(device)
+
+
 def test_few_descriptors_from_the_start(engine, run_gateway):
     """A small limit: the gateway bounds itself below it and refuses by name."""
     gateway = run_gateway(engine, workers=1, nofile=256, listeners={"echo": {"mode": "echo"}})
