@@ -50,12 +50,12 @@ static int settle(gateway *gw, const gateway_budget *budget) {
 }
 
 int gateway_settle(gateway *gw, u32 log_files) {
-    if (gw->data == NULL || gw->data->old_workers == 0) return 0;
-    data_dir now = *gw->data, before;
+    data_dir before;
+    if (gw->data == NULL || !data_dir_before(gw->data, &before)) return 0;
+    const data_dir now = *gw->data;
     u32 workers = gw->worker_count;
     gateway_budget budget;
     char why[512];
-    data_dir_before(&now, &before);
     int result = gateway_budget_compute(gw->conf, before.workers, log_files, &budget, why, sizeof(why));
     if (result < 0) {
         log_warn("the logs of %u workers are not finished by as many before they are converted: %s", before.workers,

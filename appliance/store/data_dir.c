@@ -221,11 +221,13 @@ int data_dir_open(data_dir *d, const char *path, disk *from, u32 workers, char *
     return dirs_make(d, why, why_bytes);
 }
 
-void data_dir_before(const data_dir *d, data_dir *out) {
+bool data_dir_before(const data_dir *d, data_dir *out) {
+    if (d->old_workers == 0 || d->generation == 0) return false; // no layout could be read: layout_guess
     *out = *d;
     out->workers = d->old_workers;
     out->first_log = d->old_first;
     out->old_workers = 0;
+    return true;
 }
 
 int data_dir_converted(data_dir *d) {

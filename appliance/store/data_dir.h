@@ -35,7 +35,8 @@ void data_dir_log_path(const data_dir *d, u32 log_number, char *out, size_t out_
 int data_dir_convert(data_dir *d, const store_keeper *keepers, u64 log_bytes, u32 segment_bytes, char *why,
                      size_t why_bytes);
 // The logs that are to be converted, as they are before that: *out describes them and the workers they were made by.
-void data_dir_before(const data_dir *d, data_dir *out);
+// False: there are none, or whose they are is a guess.
+bool data_dir_before(const data_dir *d, data_dir *out);
 // The new logs are complete: they count from here on, the old ones are removed. 0 or -errno.
 int data_dir_converted(data_dir *d);
 // Removes logs that no layout names: of a conversion that was cut off, or done.

@@ -63,10 +63,9 @@ static bool turn_until(rig *r, bool (*is_over)(const gateway *gw)) {
 }
 
 bool rig_settle(rig *r) {
-    data_dir now = r->data;
-    if (now.old_workers == 0) return true;
+    const data_dir now = r->data;
+    if (!data_dir_before(&now, &r->data)) return true;
     r->workers_wanted = r->setup.workers;
-    data_dir_before(&now, &r->data);
     workers_count(r, now.old_workers);
     rig_workers_make(r);
     bool settled = logs_start(r) && turn_until(r, mqtt_sessions_all_settled) && rig_stop(r);
