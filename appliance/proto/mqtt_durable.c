@@ -126,6 +126,7 @@ void mqtt_durable_destroy(mqtt_durable *d) {
     if (d == NULL) return;
     timer_cancel(d->all->owner->wheel, &d->timer);
     timer_cancel(d->all->owner->wheel, &d->later_timer);
+    timer_cancel(d->all->owner->wheel, &d->clock_timer);
     free(d);
 }
 
@@ -479,7 +480,7 @@ void mqtt_durable_begin(mqtt_session *s) {
 }
 
 void mqtt_durable_left(mqtt_session *s) {
-    mqtt_durable_left_at(s, clock_real_ns() / NS_PER_MS);
+    if (s->keep != NULL) mqtt_durable_left_at(s, mqtt_durable_clock_now(mqtt_sessions_of(s)->durable));
 }
 
 void mqtt_durable_left_at(mqtt_session *s, u64 time_ms) {

@@ -6,6 +6,7 @@
 //
 //   mqtt_durable.c        changes into the log, snapshots      mqtt_durable_queue.c  what waits and is in flight
 //   mqtt_durable_start.c  the state after a restart            mqtt_durable_keep.c   checkpoint, what is needed still
+//   mqtt_durable_clock.c  when clients went
 //
 // Changes are gathered and written once a turn of the loop. What must not leave before its change is on disk
 // is held: an entry in flight by hold_pos, an acknowledgement by a pledge. It is so with
@@ -24,6 +25,7 @@
 #include "proto/mqtt_record.h"
 #include "proto/mqtt_session.h"
 #include "store/message_record.h"
+#include "store/stream_clock.h"
 
 #define MQTT_HOLD_FLUSH UINT64_MAX // hold_pos: its change is not in the log yet
 
@@ -78,6 +80,9 @@ struct mqtt_durable {
     u64 whole_session;
     u32 whole_bytes, whole_used;
     u64 replay_ms;             // time of the last record seen at start
+    stream_clock clock;        // the wall clock's, see mqtt_durable_clock.c
+    i64 off_step_ms;           // by which it was found off at the start, 0 = it can be believed
+    timer_node clock_timer;
     u32 restoring;             // subscriptions that are not in force yet, and 1 until all are made
     counter restored;          // 1: all of them are; any thread
     counter unreadable;        // records that made no sense at start
@@ -146,6 +151,15 @@ void mqtt_durable_detach(mqtt_session *s);
 void mqtt_durable_released(mqtt_session *s, mqtt_entry *e); // PUBREC has come
 void mqtt_durable_flight_end(mqtt_session *s, mqtt_entry *e); // tells the log; before it is freed
 void mqtt_durable_spill(mqtt_keep *k);
+
+// --- mqtt_durable_clock.c ---
+// All that the log says is known: looks at the clock, and goes on doing so.
+void mqtt_durable_clock_start(mqtt_durable *d);
+// At the start: when a client went, which the log has as time_ms, in the time of the clock as it is now, and how long
+// ago.
+u64 mqtt_durable_clock_since(const mqtt_durable *d, u64 time_ms, u64 *away_ms);
+// UNIX time in ms. When the clock has been set since the last look, the times at which clients went are set with it.
+u64 mqtt_durable_clock_now(mqtt_durable *d);
 
 // --- mqtt_durable_start.c, mqtt_durable_keep.c ---
 void mqtt_durable_register(mqtt_durable *d);

@@ -2,7 +2,7 @@
 // mqtt_durable_start.c: durable sessions after a restart: the records since the last complete checkpoint, in
 // their order, make the sessions again; then their subscriptions are made, and when these are in force on all
 // workers the listeners accept. A session that was connected counts as gone since the last record of the log.
-// Time is the wall clock's; one that has gone back counts as no time.
+// Time is the wall clock's, where it can be believed.
 #include "proto/mqtt_durable.h"
 
 #include <errno.h>
@@ -12,6 +12,11 @@
 #include "broker/durable.h"
 #include "reload.h"
 #include "store/streams.h"
+
+// The last time that the log knows. A copy keeps the time of its record, which may be a long time ago.
+static void time_seen(mqtt_durable *d, const store_record *r) {
+    d->replay_ms = r->origin == r->pos ? r->time_ms : MAX(d->replay_ms, r->time_ms);
+}
 
 static void unreadable(mqtt_durable *d) {
     counter_add(&d->unreadable, 1);
@@ -264,7 +269,7 @@ void mqtt_replay(void *context, const store_record *r) {
     mqtt_snapshot_part part;
     mqtt_change c;
     int more;
-    d->replay_ms = MAX(d->replay_ms, r->time_ms);
+    time_seen(d, r);
     switch (cursor_u8(&at)) {
     case MQTT_RECORD_SNAPSHOT:
         if (mqtt_snapshot_parse(&at, &part)) replay_part(d, &part, r->origin);
@@ -314,7 +319,7 @@ void mqtt_replay_message(void *context, const store_record *r) {
     mqtt_durable *d = context;
     broker *b = d->all->owner->broker;
     message_record m;
-    d->replay_ms = MAX(d->replay_ms, r->time_ms);
+    time_seen(d, r);
     if (!message_record_parse(r->data, r->len, &m)) {
         unreadable(d);
         return;
@@ -336,19 +341,14 @@ void mqtt_replay_message(void *context, const store_record *r) {
 
 // --- the end of the replay ---
 
-static u64 away_ns(const mqtt_durable *d, const mqtt_keep *k) {
-    u64 now_ms = clock_real_ns() / NS_PER_MS, since_ms = k->left_ms != 0 ? k->left_ms : d->replay_ms;
-    u64 away_ms = now_ms > since_ms ? now_ms - since_ms : 0;
-    return MIN(away_ms, (u64)UINT32_MAX * 1000) * NS_PER_MS;
-}
-
 // Expiry and will count from the time the client went.
 static void session_resume(mqtt_durable *d, mqtt_keep *k) {
     mqtt_session *s = k->session;
     worker *w = s->owner;
-    u64 away = away_ns(d, k);
     bool was_connected = k->left_ms == 0;
-    if (was_connected) mqtt_durable_left_at(s, d->replay_ms);
+    u64 away_ms, since_ms = mqtt_durable_clock_since(d, was_connected ? d->replay_ms : k->left_ms, &away_ms);
+    u64 away = MIN(away_ms, (u64)UINT32_MAX * 1000) * NS_PER_MS;
+    if (since_ms != k->left_ms) mqtt_durable_left_at(s, since_ms);
     if (s->will != NULL) {
         // The client may come back as soon as we are there: 5.0 section 3.1.2.5 lets a will wait for the restart.
         u64 delay = MAX((u64)mqtt_will_delay_s(s->will), was_connected ? LIMIT_WILL_RESTART_S : 0u) * NS_PER_S;
@@ -366,6 +366,7 @@ static void part_restored(mqtt_durable *d) {
     ASSERT(d->restoring > 0);
     if (--d->restoring > 0) return;
     counter_set(&d->restored, 1);
+    mqtt_durable_clock_start(d);
     for (mqtt_keep *k = d->first; k != NULL; k = k->next) session_resume(d, k);
     reload_restored(d->all->owner);
 }

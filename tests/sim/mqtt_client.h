@@ -192,6 +192,8 @@ void mq_run_power(mq_setup *chosen, char *failure, size_t failure_bytes);
 void mq_run_bad_disk(mq_setup *chosen, char *failure, size_t failure_bytes);
 // mqtt_again.c: a PUBLISH of QoS 2 is sent again before its PUBREC.
 void mq_run_again(mq_setup *chosen, char *failure, size_t failure_bytes);
+// mqtt_clock.c: sessions end in time whatever the wall clock says.
+void mq_run_clock(mq_setup *chosen, char *failure, size_t failure_bytes);
 // mqtt_kept.c: retained messages, wills and shared subscriptions across power cuts.
 void mq_run_kept(mq_setup *chosen, char *failure, size_t failure_bytes);
 void mq_print_counts(void);

@@ -126,6 +126,7 @@ void rig_workers_make(rig *r) {
     memset(r->ended, 0, sizeof(r->ended));
     r->parcels_dropped = r->closes_logged = 0;
     r->idle_turns = 0;
+    r->gw.started_mono_ns = sim_now_ns(r->world);
     for (u32 i = 0; i < r->setup.workers; i++) worker_make(r, i);
 }
 

@@ -445,6 +445,7 @@ MQTT_SCENARIO(run_mqtt_drops, mq_run_lossy)
 MQTT_SCENARIO(run_mqtt_power, mq_run_power)
 MQTT_SCENARIO(run_mqtt_bad_disk, mq_run_bad_disk)
 MQTT_SCENARIO(run_mqtt_again, mq_run_again)
+MQTT_SCENARIO(run_mqtt_clock, mq_run_clock)
 MQTT_SCENARIO(run_mqtt_kept, mq_run_kept)
 
 const scenario scenarios[] = {
@@ -458,6 +459,7 @@ const scenario scenarios[] = {
     {"mqtt", "MQTT sessions keep what each QoS promises", run_mqtt},
     {"mqtt_drops", "full MQTT queues drop and count, and keep order", run_mqtt_drops},
     {"mqtt_again", "a QoS 2 message sent again before its commit comes once", run_mqtt_again},
+    {"mqtt_clock", "sessions of clients that are away end in time, whatever the clock says", run_mqtt_clock},
     {"mqtt_kept", "retained messages, wills and shared subscriptions survive power cuts", run_mqtt_kept},
     {"mqtt_power", "what was acknowledged survives power cuts, once and in order", run_mqtt_power},
     {"mqtt_disk", "the same on a disk that fails and fills up", run_mqtt_bad_disk},
