@@ -14,6 +14,7 @@
 
 static bool due(const store *s) {
     if (s->active == NULL || s->stopping || s->converting || s->retry_count > 0 || s->dying_count > 0) return false;
+    if (s->converted) return s->now_ns >= s->checkpoint_retry_ns;
     u64 since = counter_get(&s->metrics.written_bytes) - s->checkpoint_started_bytes;
     if (since >= MAX((u64)LIMIT_STORE_CHECKPOINT_BYTES, 4 * s->checkpoint_last_bytes)) return true;
     // Space runs short: segments since the last checkpoint may be free once there is another.
@@ -93,6 +94,7 @@ static void append_complete(store *s) {
 static void complete(store *s) {
     s->checkpoint = s->checkpoint_next;
     s->checkpoint_phase = CHECKPOINT_IDLE;
+    s->converted = false;
     store_trace(s, REC_LOG_CHECKPOINT, 0, 0);
     s->checkpoint_last_bytes = counter_get(&s->metrics.written_bytes) - s->checkpoint_started_bytes;
     counter_add(&s->metrics.checkpoints, 1);

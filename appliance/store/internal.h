@@ -126,6 +126,7 @@ struct store {
     bool in_reserve;        // a vital record has begun a segment of the reserve: nothing else is taken
     bool in_checkpoint;     // keepers append now
     bool converting;
+    bool converted;         // what was replayed came from logs of another number of workers: a checkpoint is due
     int spare_error;        // why the last one could not be made
     u64 spare_retry_ns;
 
@@ -236,9 +237,8 @@ void reader_segment_gone(store *s);
 
 // recover.c
 int store_recover(store *s);
-// Of a copy (view->from) that counts: reclaim made it since the checkpoint, which knows of the record. It is no
-// change of state, so it is not replayed. One made after a failed write, or by a conversion, is the record.
-bool record_copied_by_reclaim(const store *s, const record_view *view);
+// Whether a record is found by its origin and read in that order. Not a copy of a conversion that is only replayed.
+bool record_is_placed(const store *s, const record_view *view);
 // scan.c: set aside
 void quarantine_bytes(disk *d, const char *dir, segment *seg, store_pos from, store_pos to, u64 *budget);
 int quarantine_file(disk *d, const char *dir, u32 number);

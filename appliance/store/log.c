@@ -176,10 +176,11 @@ int store_put(store *s, store_kind kind, u32 record_flags, u32 flags, meta_type 
         if (parts[i].iov_len > 0) memcpy(to, parts[i].iov_base, parts[i].iov_len);
         to += parts[i].iov_len;
     }
-    if (moved != NULL) {
+    // What a conversion copies only to be replayed is not found by its origin (record_is_placed).
+    bool own = moved != NULL && moved->from >> LOG_NUMBER_SHIFT == s->config.log_number;
+    if (moved != NULL && (own || (record_flags & RECORD_KEEP) != 0)) {
         bool new_segment = s->origin_last_moved_segment != s->active->base;
-        bool foreign = moved->from >> LOG_NUMBER_SHIFT != s->config.log_number;
-        bool added = moved_add(&s->moved, moved->origin, s->tail, new_segment, foreign);
+        bool added = moved_add(&s->moved, moved->origin, s->tail, new_segment, !own);
         if (!added) return -EAGAIN; // nothing was appended yet
         s->origin_last_moved_segment = s->active->base;
     }

@@ -198,7 +198,8 @@ static int damaged(store_reader *rd, u64 bytes) {
 static bool is_wanted(const store_reader *rd, const record_view *view) {
     if (view->record.kind == STORE_META) return false;
     if (!rd->copies) return view->from == 0 && view->record.pos >= rd->at;
-    return view->from != 0 && view->record.origin >= rd->at && view->record.origin < rd->origin_end;
+    return view->from != 0 && record_is_placed(rd->s, view) && view->record.origin >= rd->at &&
+           view->record.origin < rd->origin_end;
 }
 
 int store_reader_next(store_reader *rd, store_record *r) {
@@ -240,8 +241,8 @@ int store_reader_next(store_reader *rd, store_record *r) {
             return damaged(rd, MIN(skip + RECORD_ALIGN, rd->limit - rd->place));
         } else {
             rd->place += view.size;
-            if (rd->copies && view.from != 0 && view.record.origin >= rd->origin_end)
-                rd->place = rd->limit = rd->run_end;
+            bool is_copy = view.from != 0 && record_is_placed(rd->s, &view);
+            if (rd->copies && is_copy && view.record.origin >= rd->origin_end) rd->place = rd->limit = rd->run_end;
             if (!is_wanted(rd, &view)) continue;
             rd->at = view.record.origin + 1;
             *r = view.record;

@@ -203,8 +203,27 @@ static bool copy_counts(store *s, const record_view *view) {
     return false;
 }
 
-bool record_copied_by_reclaim(const store *s, const record_view *view) {
-    return view->from >> LOG_NUMBER_SHIFT == s->config.log_number && view->record.origin < s->checkpoint;
+static bool is_own_copy(const store *s, const record_view *view) {
+    return view->from >> LOG_NUMBER_SHIFT == s->config.log_number;
+}
+
+bool record_is_placed(const store *s, const record_view *view) {
+    return view->from == 0 || (view->record.flags & STORE_KEEP) != 0 || is_own_copy(s, view);
+}
+
+// It is found by its origin from here on. Returns whether it counts.
+static bool take_copy(store *s, const segment *seg, const record_view *view) {
+    const store_record *r = &view->record;
+    bool counts = copy_counts(s, view), new_segment = s->origin_last_moved_segment != seg->base;
+    moved_entry rest = s->moved.rest;
+    moved_add(&s->moved, r->origin, r->pos, new_segment, !is_own_copy(s, view));
+    if (!counts && r->origin != view->from) moved_rest(&s->moved, r->origin + 1, view->from + view->size);
+    else if (counts) moved_rest(&s->moved, rest.origin, rest.to);
+    else if (segment_at(s, rest.to) == segment_at(s, view->from)) {
+        moved_rest(&s->moved, rest.origin, view->from + view->size);
+    }
+    s->origin_last_moved_segment = seg->base;
+    return counts;
 }
 
 static void take_record(recovery *rc, segment *seg, const record_view *view) {
@@ -218,18 +237,11 @@ static void take_record(recovery *rc, segment *seg, const record_view *view) {
     rc->clean = false;
     if ((r->flags & STORE_KEEP) != 0) seg->live_bytes += view->size;
     if (view->from != 0) {
-        bool counts = copy_counts(s, view);
-        bool new_segment = s->origin_last_moved_segment != seg->base;
-        moved_entry rest = s->moved.rest;
-        bool foreign = view->from >> LOG_NUMBER_SHIFT != s->config.log_number;
-        moved_add(&s->moved, r->origin, r->pos, new_segment, foreign);
-        if (!counts && r->origin != view->from) moved_rest(&s->moved, r->origin + 1, view->from + view->size);
-        else if (counts) moved_rest(&s->moved, rest.origin, rest.to);
-        else if (segment_at(s, rest.to) == segment_at(s, view->from)) {
-            moved_rest(&s->moved, rest.origin, view->from + view->size);
-        }
-        s->origin_last_moved_segment = seg->base;
-        if (!counts || record_copied_by_reclaim(s, view)) return;
+        bool own = is_own_copy(s, view), counts = !record_is_placed(s, view) || take_copy(s, seg, view);
+        // A copy by reclaim is no change of state: the checkpoint knows of it. One made after a failed write,
+        // or by a conversion, is the record.
+        if (!counts || (own && r->origin < rc->checkpoint)) return;
+        s->converted |= !own;
     }
     counter_add(&s->metrics.replayed, 1);
     counter_add(&s->metrics.replayed_bytes, r->len);
