@@ -33,6 +33,7 @@ struct mqtt_greeting {
     pledge_line owed;   // what it waits for
     u32 len;
     bool clean_start;   // of the CONNECT
+    bool present;       // what it says
     u8 packet[];
 };
 
@@ -270,7 +271,7 @@ static void greeting_due(pledge_line *line) {
     mqtt_greeting *g = CONTAINER_OF(line, mqtt_greeting, owed);
     mqtt_session *s = g->session;
     conn *c = s->conn;
-    bool clean_start = g->clean_start;
+    bool clean_start = g->clean_start, present = g->present;
     u32 word;
     int failure;
     if (c->reason != CLOSE_NONE || !pledge_line_take(line, &word, &failure)) return;
@@ -290,21 +291,24 @@ static void greeting_due(pledge_line *line) {
         conn_close(c, (close_reason)reason);
         return;
     }
-    session_begins(s, clean_start, false);
+    s->flags &= (u8)~MQTT_UNGREETED;
+    session_begins(s, clean_start, present);
     conn_answered(c);
 }
 
-// Keeps the CONNACK until what it waits for is on disk.
-static int greeting_make(mqtt_session *s, pledge *owed, const u8 *packet, u32 len, bool clean_start) {
+// Keeps the CONNACK until what it waits for is on disk. Nothing comes before it: nobody was told of the session yet.
+static int greeting_make(mqtt_session *s, pledge *owed, const u8 *packet, u32 len, bool clean_start, bool present) {
     mqtt_greeting *g = pool_alloc(mqtt_pool(s), sizeof(*g) + len);
     if (g == NULL) {
         pledge_forget(owed);
         return CLOSE_NO_MEMORY;
     }
-    *g = (mqtt_greeting){.session = s, .owed.settled = greeting_due, .len = len, .clean_start = clean_start};
+    *g = (mqtt_greeting){.session = s, .owed.settled = greeting_due, .len = len, .clean_start = clean_start,
+                         .present = present};
     memcpy(g->packet, packet, len);
     pledge_line_add(&g->owed, owed, 0);
     s->greeting = g;
+    s->flags |= MQTT_UNGREETED;
     return 0;
 }
 
@@ -330,8 +334,12 @@ static int accept_send(mqtt_session *s, const mqtt_connect *k, bool present, mqt
     }
     u32 bytes = connack_write(s->version, &answer, out);
     if (bytes > s->packet_bytes_max) return CLOSE_NOT_SUPPORTED; // it can not be spoken to
-    if (!present && mqtt_durable_owe_ended(s, &owed) < 0) return CLOSE_NO_MEMORY;
-    return owed == NULL ? packet_send(s->conn, out, bytes) : greeting_make(s, owed, out, bytes, k->clean_start);
+    // A session whose client has not heard of it yet: the end of the one before it may not be on disk still.
+    bool follows = !present || (s->flags & MQTT_UNGREETED) != 0;
+    if (follows && mqtt_durable_owe_ended(s, &owed) < 0) return CLOSE_NO_MEMORY;
+    if (owed != NULL) return greeting_make(s, owed, out, bytes, k->clean_start, present);
+    s->flags &= (u8)~MQTT_UNGREETED;
+    return packet_send(s->conn, out, bytes);
 }
 
 // --- the session ---

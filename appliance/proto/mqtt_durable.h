@@ -15,6 +15,7 @@
 //   PUBCOMP            the identifier is the client's again: a message under it is a new one
 //   SUBACK, UNSUBACK   a session that is found again must have the subscription, or have it no more
 //   CONNACK            of a clean start: the session that was there before must not be found again
+// That nothing was left to be done is no exception: what was done before may not be on disk.
 // A lost PUBACK or PUBCOMP of the client's only means that a message is sent again, which QoS 1 allows, or a
 // PUBREL.
 #ifndef SLUICE_PROTO_MQTT_DURABLE_H

@@ -51,6 +51,7 @@ enum { // mqtt_session.flags
     MQTT_QUEUE_FULL = 1u << 5,       // counted as one that refuses messages
     MQTT_RETAINED_WAITS = 1u << 3,   // a retained message was refused for lack of room
     MQTT_BRIDGE = 1u << 6,           // 3.x, another broker: nothing of its own comes back, and RETAIN stays as it was
+    MQTT_UNGREETED = 1u << 7,        // its CONNACK waits, or has waited in vain, for the end of the session before it
 };
 
 struct mqtt_session {

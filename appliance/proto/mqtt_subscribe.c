@@ -253,12 +253,14 @@ static void op_part_done(mqtt_subscribing *op) {
     else if (c->flags & CONN_BLOCKED) conn_unblock(c);
 }
 
-// All that can be done at once is done. 0, or what packet() returns.
+// All that can be done at once is done. An UNSUBACK says that there is no subscription any more, also where an earlier
+// UNSUBSCRIBE has removed it: what that changed may not be on disk. 0, or what packet() returns.
 static int op_finish(mqtt_subscribing *op) {
     mqtt_session *s = op->session;
-    if (s->keep != NULL && op->changed) {
-        pledge *owed = mqtt_durable_owe(s);
-        if (owed == NULL) return CLOSE_NO_MEMORY;
+    pledge *owed = NULL;
+    bool promises = op->changed || op->answer == MQTT_UNSUBACK;
+    if (s->keep != NULL && promises && mqtt_durable_owe_rest(s, &owed) < 0) return CLOSE_NO_MEMORY;
+    if (owed != NULL) {
         op->owed.settled = written;
         pledge_line_add(&op->owed, owed, 0);
         op->pending++;

@@ -4,6 +4,10 @@
 // for again, so it must not leave before the commit has ended, whoever asked for it (5.0 section 4.3.3); when the
 // commit was refused, or the power goes, the repetition is answered, or taken, as the first one would have been. The
 // message comes once.
+//
+// Besides: what a client asks for again while the disk has not what it asked for before, because that fails, or because
+// its connection broke first. There is nothing to be done any more, but to say so would be a promise all the same: an
+// UNSUBSCRIBE, and a CONNECT to the session of a clean start whose CONNACK never left.
 #include <errno.h>
 #include <string.h>
 
@@ -103,6 +107,59 @@ static void repeat(rig *r, script_client *publisher, script_client *receiver, ou
     if (!rig_is_failed(r)) subscriber_check(receiver);
 }
 
+// The disk takes nothing, or takes it again.
+static void disk_fails(rig *r, bool fails) {
+    disk_sim_config conf = {.torn_per_mille = 100, .write_error_per_mille = fails ? 1000 : 0,
+                            .make_error_per_mille = fails ? 1000 : 0};
+    disk_sim_configure(r->setup.disk, &conf);
+}
+
+static void unsubscribed(script_client *c, bool taken) {
+    mqtt_packet p;
+    script_unsubscribe(c, TOPIC);
+    script_want(c, MQTT_UNSUBACK, &p);
+    if (rig_is_failed(c->r)) return;
+    u8 code = p.suback.codes.len == 1 ? p.suback.codes.data[0] : MQTT_REASON_UNSPECIFIED;
+    RIG_CHECK(c->r, (code < MQTT_REASON_UNSPECIFIED) == taken, "%s: UNSUBACK 0x%02x", c->id, code);
+}
+
+static void unsubscribe_again(rig *r, script_client *c) {
+    disk_fails(r, true);
+    script_lose(c, SCRIPT_CLOSE);
+    come_back(c, true); // which is written: the log fails
+    script_turn(r, 2 * NS_PER_S);
+    unsubscribed(c, false);
+    for (u32 times = (u32)sim_random_range(&r->rng, 1, 3); times > 0 && !rig_is_failed(r); times--) {
+        if (sim_random_chance(&r->rng, 500)) {
+            script_lose(c, (script_loss)sim_random_below(&r->rng, SCRIPT_LOSSES));
+            come_back(c, true);
+        }
+        unsubscribed(c, false);
+    }
+    disk_fails(r, false);
+    script_turn(r, 5 * NS_PER_S);
+    unsubscribed(c, true);
+}
+
+// A clean start whose CONNACK waits for the end of the session before it, and never leaves.
+static void clean_start_again(rig *r, script_client *c) {
+    mqtt_packet p;
+    r->disk_held = true;
+    script_lose(c, SCRIPT_RESET);
+    script_connect(c, true, SCRIPT_EXPIRY_S);
+    for (u32 times = (u32)sim_random_range(&r->rng, 1, 3); times > 0 && !rig_is_failed(r); times--) {
+        script_want_nothing(c, sim_random_range(&r->rng, 1, 100) * NS_PER_MS);
+        script_lose(c, (script_loss)sim_random_below(&r->rng, SCRIPT_LOSSES));
+        script_turn(r, sim_random_below(&r->rng, 20 * NS_PER_MS));
+        script_connect(c, false, SCRIPT_EXPIRY_S);
+    }
+    script_want_nothing(c, 100 * NS_PER_MS);
+    r->disk_held = false;
+    script_want(c, MQTT_CONNACK, &p);
+    RIG_CHECK(r, p.connack.code == 0, "%s: CONNACK %u", c->id, p.connack.code);
+    unsubscribed(c, true); // there was none
+}
+
 void mq_run_again(mq_setup *chosen, char *failure, size_t failure_bytes) {
     sim_random *rng = &chosen->rng;
     script_setup(chosen);
@@ -122,6 +179,8 @@ void mq_run_again(mq_setup *chosen, char *failure, size_t failure_bytes) {
     come_back(&publisher, false);
     script_turn(r, 100 * NS_PER_MS);
     if (!rig_is_failed(r)) repeat(r, &publisher, &receiver, how);
+    if (!rig_is_failed(r) && sim_random_chance(rng, 500)) clean_start_again(r, &receiver);
+    else if (!rig_is_failed(r)) unsubscribe_again(r, &receiver);
     script_end(&publisher);
     script_end(&receiver);
     script_close(chosen, r, failure, failure_bytes);

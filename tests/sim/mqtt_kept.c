@@ -7,6 +7,7 @@
 //   a retained message is the last one that was acknowledged, or the one that was open
 //   a will whose client has gone is published; that of one that said goodbye never
 //   each message to a shared subscription comes to one of its members
+//   each message to plain subscriptions comes to all of them, of QoS 2 once, wherever their sessions have moved
 //
 // In some runs bits flip on the disk while the machine is off. Then anything may be missing, but the gateway starts,
 // and nothing is given out that is not as it was sent.
@@ -173,6 +174,13 @@ static void shared_do(kept *k) {
     (void)open_finish(k);
 }
 
+static void plain_do(kept *k) {
+    kept_open *o = open_new(k, 'p', (u8)sim_random_range(&k->r->rng, 1, 2), "plain/x");
+    o->number = k->plain_count++;
+    k->plain_qos[o->number] = o->qos;
+    (void)open_finish(k);
+}
+
 // A client with a will comes, says so that it is on disk, and dies or says goodbye.
 static void will_do(kept *k) {
     sim_random *rng = &k->r->rng;
@@ -197,8 +205,12 @@ static void will_do(kept *k) {
     k->will_gone[number] = !script_is_over(k->r);
 }
 
-static void member_do(kept *k) {
-    kept_session *s = &k->members[sim_random_below(&k->r->rng, KEPT_MEMBERS)];
+static kept_session *receiver(kept *k, u32 i) {
+    return i < KEPT_MEMBERS ? &k->members[i] : &k->plain[i - KEPT_MEMBERS];
+}
+
+static void receiver_do(kept *k) {
+    kept_session *s = receiver(k, (u32)sim_random_below(&k->r->rng, KEPT_RECEIVERS));
     if (s->client.peer != NULL && sim_random_chance(&k->r->rng, 500)) {
         script_lose(&s->client, (script_loss)sim_random_below(&k->r->rng, SCRIPT_LOSSES));
         return;
@@ -216,14 +228,15 @@ static void settle(kept *k) {
 }
 
 static void something_do(kept *k) {
-    u32 what = (u32)sim_random_below(&k->r->rng, 10);
+    u32 what = (u32)sim_random_below(&k->r->rng, 12);
     if (!open_finish(k)) return;
     settle(k);
     if (what < 4) retained_do(k);
     else if (what < 7) shared_do(k);
     else if (what < 8) will_do(k);
-    else member_do(k);
-    for (u32 i = 0; i < KEPT_MEMBERS; i++) session_pump(k, &k->members[i]);
+    else if (what < 10) plain_do(k);
+    else receiver_do(k);
+    for (u32 i = 0; i < KEPT_RECEIVERS; i++) session_pump(k, receiver(k, i));
     session_pump(k, &k->watcher);
 }
 
@@ -264,10 +277,19 @@ static void retained_check(kept *k) {
     kept_total.looks++;
 }
 
+static void plain_check(kept *k, const kept_session *s) {
+    for (u32 i = 0; i < k->plain_count && !script_is_over(k->r) && !k->flips; i++) {
+        bool right = k->plain_qos[i] == 2 ? s->seen[i] == 1 : s->seen[i] > 0;
+        RIG_CHECK(k->r, right, "%s: message %u of QoS %u came %u times", s->client.id, i, k->plain_qos[i], s->seen[i]);
+        kept_total.plain++;
+    }
+}
+
 static void end_check(kept *k) {
-    for (u32 i = 0; i < KEPT_MEMBERS; i++) session_drain(k, &k->members[i], QUIET_NS);
+    for (u32 i = 0; i < KEPT_RECEIVERS; i++) session_drain(k, receiver(k, i), QUIET_NS);
     session_drain(k, &k->members[0], QUIET_NS);
     session_drain(k, &k->watcher, WILL_WAIT_NS);
+    for (u32 i = 0; i < KEPT_PLAIN; i++) plain_check(k, &k->plain[i]);
     for (u32 i = 0; i < k->shared_count && !script_is_over(k->r) && !k->flips; i++) {
         u32 seen = k->members[0].seen[i] + k->members[1].seen[i];
         RIG_CHECK(k->r, seen > 0, "message %u to a shared subscription never came", i);
@@ -286,7 +308,7 @@ static void end_check(kept *k) {
 static void all_lost(kept *k) {
     script_lose(&k->publisher, SCRIPT_RESET);
     script_lose(&k->watcher.client, SCRIPT_RESET);
-    for (u32 i = 0; i < KEPT_MEMBERS; i++) script_lose(&k->members[i].client, SCRIPT_RESET);
+    for (u32 i = 0; i < KEPT_RECEIVERS; i++) script_lose(&receiver(k, i)->client, SCRIPT_RESET);
 }
 
 static void flip_some(kept *k) {
@@ -330,7 +352,7 @@ static void restart(kept *k) {
 
 static void life_run(kept *k) {
     retained_check(k);
-    for (u32 i = 0; i < KEPT_MEMBERS; i++) (void)(script_is_over(k->r) || session_open(k, &k->members[i]));
+    for (u32 i = 0; i < KEPT_RECEIVERS; i++) (void)(script_is_over(k->r) || session_open(k, receiver(k, i)));
     if (!script_is_over(k->r)) (void)session_open(k, &k->watcher);
     for (u32 i = 0; i < DONE_MAX && !script_is_over(k->r); i++) something_do(k);
     if (script_is_over(k->r)) return;
@@ -363,6 +385,7 @@ static void wills_end(kept *k) {
 }
 
 void mq_run_kept(mq_setup *chosen, char *failure, size_t failure_bytes) {
+    static const char *const names[KEPT_PLAIN] = {"plain-0", "plain-1", "plain-2", "plain-3"};
     script_setup(chosen);
     rig *r = rig_open(&chosen->setup);
     r->on_closed = on_closed;
@@ -377,6 +400,7 @@ void mq_run_kept(mq_setup *chosen, char *failure, size_t failure_bytes) {
     session_name(&k->members[0], r, "member-0", "$share/g/shared/#", 's');
     session_name(&k->members[1], r, "member-1", "$share/g/shared/#", 's');
     session_name(&k->watcher, r, "watcher", "will/#", 'w');
+    for (u32 i = 0; i < KEPT_PLAIN; i++) session_name(&k->plain[i], r, names[i], "plain/#", 'p');
     next_cut(k);
     while (!rig_is_failed(r)) {
         if (disk_sim_is_cut(r->setup.disk)) restart(k);
@@ -390,7 +414,7 @@ void mq_run_kept(mq_setup *chosen, char *failure, size_t failure_bytes) {
     end_check(k);
     script_end(&k->publisher);
     script_end(&k->watcher.client);
-    for (u32 i = 0; i < KEPT_MEMBERS; i++) script_end(&k->members[i].client);
+    for (u32 i = 0; i < KEPT_RECEIVERS; i++) script_end(&receiver(k, i)->client);
     wills_end(k);
     script_close(chosen, r, failure, failure_bytes);
     free(k);
@@ -400,7 +424,7 @@ void kept_print_counts(void) {
     const kept_totals *t = &kept_total;
     if (t->looks == 0) return;
     printf("kept: %" PRIu64 " starts, %" PRIu64 " with another number of workers; %" PRIu64 " retained messages set, "
-           "looked at %" PRIu64 " times; %" PRIu64 " to shared subscriptions, %" PRIu64 " wills; %" PRIu64
-           " bits flipped, %" PRIu64 " damaged places found\n", t->cuts, t->conversions, t->retained, t->looks,
-           t->shared, t->wills, t->flips, t->damaged);
+           "looked at %" PRIu64 " times; %" PRIu64 " to shared subscriptions, %" PRIu64 " to plain ones, %" PRIu64
+           " wills; %" PRIu64 " bits flipped, %" PRIu64 " damaged places found\n", t->cuts, t->conversions, t->retained,
+           t->looks, t->shared, t->plain, t->wills, t->flips, t->damaged);
 }

@@ -7,6 +7,8 @@
 
 #define KEPT_TOPICS 6u
 #define KEPT_MEMBERS 2u
+#define KEPT_PLAIN 4u
+#define KEPT_RECEIVERS (KEPT_MEMBERS + KEPT_PLAIN)
 #define KEPT_MAX 1024u    // messages of one kind
 #define KEPT_PAYLOAD 40u
 
@@ -36,12 +38,13 @@ typedef struct kept_session { // of a receiver
 typedef struct kept {
     rig *r;
     script_client publisher;
-    kept_session members[KEPT_MEMBERS], watcher;
+    kept_session members[KEPT_MEMBERS], plain[KEPT_PLAIN], watcher;
     kept_open open;
     u32 last_id;
     kept_value value[KEPT_TOPICS], next[KEPT_TOPICS]; // acknowledged; being published, where next_open
     bool next_open[KEPT_TOPICS];
-    u32 retained_count, shared_count, will_count;
+    u32 retained_count, shared_count, will_count, plain_count;
+    u8 plain_qos[KEPT_MAX];
     bool will_wanted[KEPT_MAX]; // its client was there, and has not said goodbye
     bool will_gone[KEPT_MAX];   // it has, and that is on disk
     u32 life, lives;
@@ -50,7 +53,7 @@ typedef struct kept {
 } kept;
 
 typedef struct kept_totals {
-    u64 cuts, conversions, retained, looks, shared, wills, flips, damaged;
+    u64 cuts, conversions, retained, looks, shared, plain, wills, flips, damaged;
 } kept_totals;
 extern kept_totals kept_total;
 void kept_print_counts(void);

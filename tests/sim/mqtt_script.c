@@ -70,13 +70,21 @@ void script_publish(script_client *c, const char *topic, u8 qos, u16 id, bool du
     put(c, packet, mqtt_write_publish(MQTT_5, &p, packet, sizeof(packet)));
 }
 
-void script_subscribe(script_client *c, const char *filter, u8 qos) {
+static void filter_send(script_client *c, mqtt_type type, const char *filter, u8 qos) {
     u8 room[64], packet[128];
     mqtt_filter text = {.text = {(const u8 *)filter, (u32)strlen(filter)}, .qos = qos};
-    mqtt_subscribe body = {.packet_id = 1, .filters = {.options = true}};
+    mqtt_subscribe body = {.packet_id = 1, .filters = {.options = type == MQTT_SUBSCRIBE}};
     int result = mqtt_filter_put(&body.filters, room, sizeof(room), &text);
     ASSERT(result == 0);
-    put(c, packet, mqtt_write_subscribe(MQTT_5, MQTT_SUBSCRIBE, &body, packet, sizeof(packet)));
+    put(c, packet, mqtt_write_subscribe(MQTT_5, type, &body, packet, sizeof(packet)));
+}
+
+void script_subscribe(script_client *c, const char *filter, u8 qos) {
+    filter_send(c, MQTT_SUBSCRIBE, filter, qos);
+}
+
+void script_unsubscribe(script_client *c, const char *filter) {
+    filter_send(c, MQTT_UNSUBSCRIBE, filter, 0);
 }
 
 void script_ack(script_client *c, mqtt_type type, u16 id) {

@@ -28,6 +28,7 @@ typedef enum script_loss { SCRIPT_CLOSE, SCRIPT_RESET, SCRIPT_LOSSES } script_lo
 void script_lose(script_client *c, script_loss how);
 void script_publish(script_client *c, const char *topic, u8 qos, u16 id, bool dup, bool retain, const char *payload);
 void script_subscribe(script_client *c, const char *filter, u8 qos);
+void script_unsubscribe(script_client *c, const char *filter);
 void script_ack(script_client *c, mqtt_type type, u16 id);
 // The next packet that has come; its bytes are valid until the next call. False: none.
 bool script_take(script_client *c, mqtt_packet *p);
