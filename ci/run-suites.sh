@@ -3,9 +3,9 @@
 #
 # Runs test suites and sums their counts. Called by `./build.sh test` with the suites to run; what they need is built already.
 #
-# Suites run one after the other, but for those that ci/suites marks `beside`: these only compute, and run at low priority
-# beside the others, which mostly wait, one of them at a time. What they say is shown when the suite before it has ended.
-# One that is marked `alone` waits for them.
+# Suites run one after the other, but for two queues beside them, of which each runs one suite at a time: those that ci/suites
+# marks `beside` only compute and run at low priority, those marked `waits` wait for clocks and peers and take little of a CPU.
+# What they say is shown when the suite before it has ended. One that is marked `alone` waits for both queues.
 #
 # A suite prints what it likes, `FAIL name: what` for each failure, `SKIP name: reason` for each test that could not run
 # here, and `N passed, N failed, N skipped` as its last line. Its whole output is kept in $OUT/test-logs/SUITE.log; shown live
@@ -72,23 +72,25 @@ run_suite() {
     printf '=== suite %s: %d passed, %d failed, %d skipped in %d s\n' "$name" "$p" "$f" "$s" $((SECONDS - start))
 }
 
-# beside_job NAME LIMIT_S SCRIPT: the background process of run_beside. Its locked file keeps to one at a time.
+# beside_job QUEUE NAME LIMIT_S SCRIPT: the background process of run_beside. The queue's locked file keeps to one at a time.
 beside_job() {
+    local queue=$1
+    shift
     trap - EXIT
     trap end_suites INT TERM
     suite_pid='' beside_pids=''
-    exec 9>"$results/beside"
+    exec 9>"$results/queue.$queue"
     flock 9
-    renice -n "$BESIDE_NICE" -p "$BASHPID" >/dev/null
+    [ "$queue" = waits ] || renice -n "$BESIDE_NICE" -p "$BASHPID" >/dev/null
     run_suite "$@" 9>&-
     touch "$results/$1.ended"
 }
 
-# run_beside NAME LIMIT_S SCRIPT: returns at once.
+# run_beside QUEUE NAME LIMIT_S SCRIPT: returns at once.
 run_beside() {
-    beside_job "$@" >"$results/$1.output" 2>&1 &
+    beside_job "$@" >"$results/$2.output" 2>&1 &
     beside_pids+=" $!"
-    beside+=("$1")
+    beside+=("$2")
 }
 
 show_ended() {
@@ -111,7 +113,7 @@ for wanted in "$@"; do
     while read -r name limit_s _ script when <&3; do
         [ "$name" = "$wanted" ] || continue
         case $when in
-            beside) run_beside "$name" "$limit_s" "$script" ;;
+            beside | waits) run_beside "$when" "$name" "$limit_s" "$script" ;;
             alone)
                 end_beside
                 run_suite "$name" "$limit_s" "$script"

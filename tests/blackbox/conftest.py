@@ -30,14 +30,20 @@ def pytest_configure(config):
         config.pluginmanager.register(reporter.Reporter(os.environ["BLACKBOX_RESULT"]))
 
 
-# About how long a file takes in seconds on all engines together, to give the parts equal work; others count as 5.
-WEIGHTS_S = {"test_200": 300, "test_201": 190, "test_205": 180, "test_210": 90, "test_310": 160, "test_302": 80, "test_060": 70,
-             "test_080": 65, "test_220": 50, "test_204": 50, "test_100": 50, "test_031": 45, "test_224": 45, "test_012": 45,
-             "test_092": 40, "test_023": 40, "test_014": 35, "test_033": 35, "test_303": 35, "test_021": 30, "test_207": 30,
-             "test_320": 30, "test_321": 30, "test_306": 30, "test_070": 30, "test_011": 30, "test_091": 25, "test_222": 25,
-             "test_024": 25, "test_020": 25, "test_030": 20, "test_032": 20, "test_035": 20, "test_305": 20, "test_322": 20,
-             "test_221": 20, "test_223": 20, "test_202": 20, "test_013": 15, "test_022": 15, "test_040": 15, "test_203": 15,
-             "test_300": 15, "test_050": 10, "test_042": 10, "test_041": 10}
+# About how long a file takes in seconds on all engines together (the sum of what its tests say in a run of all
+# suites), to give the parts equal work; others count as 2.
+WEIGHTS_S = {"test_201_crash_load": 191, "test_200_durable": 135, "test_310_limits": 130, "test_205_acknowledged": 102,
+             "test_310_accounts": 68, "test_210_streams": 56, "test_209_shared_exchange": 56, "test_080_bench": 53,
+             "test_303_tls_admission": 37, "test_014_stalls": 36, "test_224_nats_login": 34, "test_220_uplinks": 33,
+             "test_012_publish": 29, "test_091_bench_mqtt": 28, "test_222_uplink_faults": 26, "test_011_timeouts": 25,
+             "test_100_mqtt_clients": 25, "test_302_tls_reload": 23, "test_204_full_disk": 23,
+             "test_229_stream_full": 22, "test_020_backpressure": 20, "test_021_limits": 20, "test_024_no_spin": 20,
+             "test_060_sanitizers": 20, "test_310_rights": 20, "test_092_bench_log": 19, "test_033_log": 19,
+             "test_221_cluster": 18, "test_306_tls_state": 18, "test_330_update_link": 17, "test_035_supervise": 17,
+             "test_023_scale": 15, "test_320_websocket": 15, "test_022_descriptors": 14, "test_223_uplink_limits": 13,
+             "test_225_uplink_retention": 12, "test_031_reload": 12, "test_208_reject": 11,
+             "test_207_durable_sanitizers": 11, "test_227_stream_discard": 9, "test_070_arm64": 7, "test_203_kills": 7,
+             "test_202_backlog": 7, "test_030_stop": 7, "test_090_clients": 6}
 
 
 def unit_of(item):
@@ -51,7 +57,7 @@ def unit_of(item):
 def shard_of_units(units, count):
     """units: one for each test. The longest first, each to the part that has least: the same in every process."""
     tests, files = collections.Counter(units), collections.Counter(file for file, _ in units)
-    weight = {u: WEIGHTS_S.get(u[0][:8], 5) * tests[u] / files[u[0]] for u in tests}
+    weight = {u: WEIGHTS_S.get(u[0].removesuffix(".py"), 2) * tests[u] / files[u[0]] for u in tests}
     load, part = [0] * count, {}
     for unit in sorted(tests, key=lambda u: (-weight[u], u)):
         part[unit] = load.index(min(load))

@@ -4,7 +4,7 @@
 #
 # usage: suite.sh [pytest arguments: files, -k ...]; SUITE_DIR runs another directory of such tests
 # Reads SLUICE, SLUICE_ASAN, SLUICE_TSAN, ARCH_SLUICE_aarch64, OUT and REPO from the environment. The files
-# are spread over BLACKBOX_SHARDS pytest processes (default 3), because most tests wait for the gateway's clocks or the disk
+# are spread over BLACKBOX_SHARDS pytest processes (default 4), because most tests wait for the gateway's clocks or the disk
 # and not for a CPU. Prints a line per test ("ok", "SKIP name: reason", "FAIL name: what" and the details), and last
 # "N passed, N failed, N skipped". The exit status is 0 when nothing failed.
 set -u
@@ -20,7 +20,7 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 cd "$here" || exit 1
-shards=${BLACKBOX_SHARDS:-3}
+shards=${BLACKBOX_SHARDS:-4}
 export PYTHONDONTWRITEBYTECODE=1
 i=0
 while [ "$i" -lt "$shards" ]; do
