@@ -29,8 +29,9 @@ def pytest_configure(config):
         config.pluginmanager.register(reporter.Reporter(os.environ["QEMU_RESULT"]))
 
 
-# About how long a file takes in seconds, to give the parts equal work; others count as 15.
-WEIGHTS_S = {"test_100": 45, "test_200": 90, "test_400": 75, "test_410": 210, "test_600": 70}
+# About how long a file takes in seconds, booting included, to give the parts equal work; others count as 4.
+WEIGHTS_S = {"test_410": 220, "test_200": 85, "test_600": 35, "test_400": 30, "test_100": 30, "test_620": 25, "test_300": 20,
+             "test_310": 20, "test_630": 15, "test_110": 10}
 
 
 def pytest_collection_modifyitems(items):
@@ -40,9 +41,9 @@ def pytest_collection_modifyitems(items):
     index, count = (int(x) for x in shard.split("/"))
     load, part = [0] * count, {}
     names = {i.fspath.basename for i in items}
-    for name in sorted(names, key=lambda n: (-WEIGHTS_S.get(n[:8], 15), n)):
+    for name in sorted(names, key=lambda n: (-WEIGHTS_S.get(n[:8], 4), n)):
         part[name] = load.index(min(load))
-        load[part[name]] += WEIGHTS_S.get(name[:8], 15)
+        load[part[name]] += WEIGHTS_S.get(name[:8], 4)
     items[:] = [i for i in items if part[i.fspath.basename] == index]
 
 
