@@ -99,14 +99,14 @@ suite_environment() {
 
 # build_for_suites NEEDS...: each variant once, in its own subshell so that one that fails names itself and ends the run.
 build_for_suites() {
-    local need
+    local need kernels=()
     for need in $(printf '%s\n' "$@" | tr ',' '\n' | sort -u); do
         case $need in
             -) ;;
             native) variant_build "$HOST_ARCH" ;;
             aarch64 | x86_64 | asan | tsan | clang) variant_build "$need" ;;
             fuzz) variant_build fuzz lib ;;
-            kernel-x86_64 | kernel-aarch64) kernel_build "${need#kernel-}" ;;
+            kernel-x86_64 | kernel-aarch64) kernels+=("${need#kernel-}") ;;
             images) host_require image update qemu-img ;;
             qemu) host_require qemu image update secureboot run-x86_64 run-uefi-x86_64 run-aarch64 run-uboot-aarch64 ;;
             npm) npm_build ;;
@@ -116,6 +116,7 @@ build_for_suites() {
             *) die "ci/suites: unknown need '$need'" ;;
         esac
     done
+    kernels_build "${kernels[@]}"
 }
 
 prepare_suites() {

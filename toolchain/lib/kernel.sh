@@ -141,14 +141,32 @@ kernel_link_locked() {
     kernel_link "$1"
 }
 
+kernel_ready() {
+    kernel_require "$1"
+    variant_build "$1"
+    e2fsprogs_build "$1"
+    kernel_prepare "$1"
+}
+
+kernel_link_step() { step "link the kernel for $1" kernel_link_locked "$1"; }
+
 # kernel_build ARCH: leaves the kernel, the initramfs and the EFI file in $OUT/ARCH.
 kernel_build() {
-    local arch=$1
-    kernel_require "$arch"
-    variant_build "$arch"
-    e2fsprogs_build "$arch"
-    kernel_prepare "$arch"
-    step "link the kernel for $arch" kernel_link_locked "$arch"
+    kernel_ready "$1"
+    kernel_link_step "$1"
+}
+
+# kernels_build ARCH...: the same for several. A link is mostly one process (the linker's passes, zstd at its highest level),
+# so they run side by side. To be called within group_run, which ends them when it is interrupted.
+kernels_build() {
+    local arch pid links=() failed=0
+    for arch in "$@"; do
+        kernel_ready "$arch"
+        kernel_link_step "$arch" &
+        links+=($!)
+    done
+    for pid in "${links[@]}"; do wait "$pid" || failed=1; done
+    return "$failed"
 }
 
 # --- Debian's kernel, for comparison ---
