@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Retained messages: what is kept, replaced and removed, and when it is sent."""
 import pytest
+from harness.wait import until
 from mqtt import wire
 from mqtt.statements import shows
 from mqtt.wire import V5, V311
@@ -38,7 +39,11 @@ def test_the_last_retained_message_is_kept(broker, v):
     topic = broker.name("t")
     for qos in (0, 1, 2, 0, 1):
         publisher.publish(topic, b"qos %d" % qos, qos, retain=True)
-        assert wait_retained(broker, v, topic, 1) == {topic: (b"qos %d" % qos, qos)}
+        kept = {topic: (b"qos %d" % qos, qos)}
+        if qos == 0:
+            # Nothing says when the broker has it: another client, of another worker, may still be sent the one before.
+            until(lambda: wait_retained(broker, v, topic, 1) == kept, f"{kept} is kept")
+        assert wait_retained(broker, v, topic, 1) == kept
     # A message that is not retained changes nothing.
     publisher.publish(topic, b"passing", 1)
     publisher.publish(topic, b"", 1)
