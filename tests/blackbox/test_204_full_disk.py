@@ -148,7 +148,7 @@ def test_no_room_for_a_single_segment(sluice, engine, place):
         durable = {n: Client(gateway.address("mqtt"), V5).hello(n, False, props=forever) for n in names}
         for s in durable.values():
             assert s.subscribe(("t/#", wire.options(1))) == [QUOTA]
-            assert s.unsubscribe("t/#") == [0x11]
+            assert s.unsubscribe("t/#") == [0x83]  # what an earlier one might have changed could not be on disk
             s.ping()
         with Client(gateway.address("mqtt"), wire.V311).hello("old", False) as old:
             assert old.subscribe(("t/#", wire.options(1))) == [0x80]
