@@ -16,6 +16,9 @@
 
 static int append(uplink *u, u32 flags) {
     store *s = u->owner->store;
+    // It comes from logs that counted otherwise: what is here and not given up is to be sent.
+    if (u->imported) u->accounted = source_count(u, true);
+    u->imported = false;
     u8 head[2] = {RECORD_VERSION, (u8)strlen(u->conf.name)}, count[8], ranges[RANGES_BYTES_MAX];
     for (u32 i = 0; i < 8; i++) count[i] = (u8)(u->accounted >> (56 - 8 * i));
     const struct iovec parts[] = {
@@ -88,8 +91,9 @@ static bool checkpoint(void *context, bool begin, u32 budget) {
     if (begin) all->checkpoint_next = 0;
     for (; all->checkpoint_next < all->count; all->checkpoint_next++) {
         uplink *u = all->at[all->checkpoint_next];
-        // One that was taken out of the configuration is forgotten: it would begin anew.
-        if (!u->wanted || !u->ranges_known) continue;
+        // One that was taken out of the configuration is forgotten: it would begin anew. Which these are is not known
+        // before the configuration was applied, and it is not by workers that only finish what was begun.
+        if ((all->configured && !u->wanted) || !u->ranges_known) continue;
         if (append(u, 0) == -EAGAIN) return false;
     }
     return true;

@@ -207,11 +207,7 @@ static void start(uplink *u) {
         u->ranges_known = u->dirty = true;
         keeper_save(u);
     }
-    if (u->imported) {
-        u->accounted = source_count(u, true);
-        keeper_save(u);
-    }
-    u->imported = false;
+    if (u->imported) keeper_save(u);
     uplink_event_run(u, UPLINK_EV_START);
 }
 
