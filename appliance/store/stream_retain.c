@@ -46,25 +46,33 @@ static u64 time_to_judge_by(streams *s) {
 
 // --- by bytes and age ---
 
-// Bytes that this part has to give up so that all partitions of the stream are within its bound: those with the
-// oldest messages give first. Other workers' counters are looked at as they are; the next tick sees what they
-// became. *alone: no other one holds anything.
+// Whether its messages are older than the other one's. Never true of both: two that gave at once, each for all, would
+// give twice what is asked.
+static bool is_older(u64 ms, const stream_part *p, u64 other_ms, const stream_part *other) {
+    return ms != other_ms ? ms < other_ms : p->number < other->number;
+}
+
+// Bytes that this part has to give up so that all partitions of the stream are within its bound: the one with the
+// oldest messages gives. Other workers' counters are looked at as they are; the next tick sees what they became. Age
+// before size, which they change in the other order: whose age says that it gave has the size that it left.
+// *alone: no other one holds anything.
 static u64 excess_bytes(const streams *s, const stream_part *p, bool *alone) {
     const gateway *gw = s->owner->gw;
-    u64 own_ms = counter_get(&p->counters.first_ms), total;
+    u64 own_ms = counter_get(&p->counters.first_ms);
     bool oldest = true;
     *alone = true;
     if (p->conf.max_bytes == 0) return 0;
-    total = stream_bytes_total(s, p);
     for (u32 w = 0; w < gw->worker_count; w++) {
         for (u32 nth = 0;; nth++) {
             const stream_part *other = stream_part_named(gw->workers[w].streams, p->name, (u32)strlen(p->name), nth);
             if (other == NULL) break;
-            u64 other_ms = counter_get(&other->counters.first_ms);
-            if (other != p && other_ms != 0) *alone = false;
-            if (other != p && other_ms != 0 && other_ms < own_ms) oldest = false;
+            u64 other_ms = __atomic_load_n(&other->counters.first_ms.value, __ATOMIC_ACQUIRE);
+            if (other == p || other_ms == 0) continue;
+            *alone = false;
+            if (is_older(other_ms, other, own_ms, p)) oldest = false;
         }
     }
+    u64 total = stream_bytes_total(s, p);
     return oldest && total > p->conf.max_bytes ? total - p->conf.max_bytes : 0;
 }
 

@@ -135,7 +135,9 @@ void stream_part_count(stream_part *p) {
     counter_set(&c->first, p->first);
     counter_set(&c->next, p->next);
     counter_set(&c->bytes, p->index.last_bytes_end - p->bytes_first);
-    counter_set(&c->first_ms, empty || p->index.count == 0 ? 0 : p->index.marks[0].time_ms);
+    // Behind the bytes: who sees it sees them (stream_retain.c).
+    u64 first_ms = empty || p->index.count == 0 ? 0 : p->index.marks[0].time_ms;
+    __atomic_store_n(&c->first_ms.value, first_ms, __ATOMIC_RELEASE);
     counter_set(&c->last_ms, empty ? 0 : p->index.last_time_ms);
 }
 
