@@ -112,6 +112,7 @@ void broker_destroy(broker *b) {
     timer_cancel(b->owner->wheel, &b->retry_timer);
     timer_cancel(b->owner->wheel, &b->retained.timer);
     trie_destroy(b->filters);
+    free(b->durable.expiring);
     pool_destroy(b->memory); // and with it tables, subscriptions, messages, what is in transit
     free(b);
 }

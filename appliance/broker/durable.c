@@ -146,9 +146,25 @@ static message_record record_of(const broker *b, const publication *p) {
     return r;
 }
 
-publication durable_publication(const broker *b, const message_record *r) {
+u64 durable_time(const broker *b, store_pos origin, u64 time_ms) {
+    if (b->durable.clock_look != NULL) b->durable.clock_look(b->durable.clock_context);
+    return clock_steps_time(&b->durable.steps, origin, time_ms);
+}
+
+void durable_on_clock(broker *b, void (*look)(void *context), void *context) {
+    b->durable.clock_look = look;
+    b->durable.clock_context = context;
+}
+
+clock_steps *durable_steps(broker *b) {
+    return &b->durable.steps;
+}
+
+publication durable_publication(const broker *b, store_pos origin, const message_record *r) {
     u64 now_ns = b->owner->now_ns, now_ms = clock_real_ns() / NS_PER_MS;
-    u64 age_ms = now_ms > r->published_ms ? now_ms - r->published_ms : 0;
+    bool expires = r->expiry_s != MESSAGE_EXPIRY_NEVER;
+    u64 published_ms = expires ? durable_time(b, origin, r->published_ms) : r->published_ms;
+    u64 age_ms = now_ms > published_ms ? now_ms - published_ms : 0;
     u64 age_ns = age_ms < UINT64_MAX / NS_PER_MS ? age_ms * NS_PER_MS : UINT64_MAX;
     publication p = {
         .topic = r->topic, .topic_len = r->topic_len,
@@ -157,7 +173,7 @@ publication durable_publication(const broker *b, const message_record *r) {
         .published_ns = age_ns < now_ns ? now_ns - age_ns : 1,
         .qos = r->qos, .retain = r->retain,
     };
-    if (r->expiry_s != MESSAGE_EXPIRY_NEVER) {
+    if (expires) {
         u64 life_ns = r->expiry_s * NS_PER_S;
         p.expires_ns = age_ns < life_ns ? now_ns + (life_ns - age_ns) + 1 : 1;
     }

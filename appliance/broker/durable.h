@@ -66,6 +66,13 @@ void exchange_set_seen(broker *b, u32 from, u64 pos);
 
 // What a message record says as a publication that points into it. Its age is counted by the wall clock; a
 // clock that stands before the time of publishing counts as no age.
-publication durable_publication(const broker *b, const message_record *r);
+publication durable_publication(const broker *b, store_pos origin, const message_record *r);
+// A UNIX time in ms that the record of that origin carries, in the time of the clock as it is now (clock_steps.h).
+u64 durable_time(const broker *b, store_pos origin, u64 time_ms);
+struct clock_steps *durable_steps(broker *b);
+// Is called before a time is judged: adds to durable_steps when the clock was set a moment ago.
+void durable_on_clock(broker *b, void (*look)(void *context), void *context);
+// All is replayed, and durable_steps is whole: retained messages expire from now on.
+void durable_retained_replayed(broker *b);
 
 #endif

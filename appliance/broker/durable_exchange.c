@@ -192,7 +192,7 @@ static bool send_again(durable_hold *h, const store_record *record) {
         end(h);
         return true;
     }
-    publication p = durable_publication(b, &r);
+    publication p = durable_publication(b, h->pos, &r);
     p.source_worker = (u16)b->owner->index;
     p.source_pos = h->pos;
     p.refusable = true; // it was let through before the restart

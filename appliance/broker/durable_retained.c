@@ -4,6 +4,7 @@
 // payload says that the topic has none any more. The messages lie in memory, so a checkpoint writes all of
 // them again.
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cursor.h"
@@ -43,6 +44,37 @@ int durable_retain(broker *b, const publication *p, store_pos *pos) {
 
 // --- the keeper ---
 
+// How the clock was set is known when all is replayed: until then a message that expires does not. Without memory to
+// note it, it is judged by the clock as it is.
+static bool judge_later(broker *b, message *m, const store_record *record, const message_record *r) {
+    durable_part *d = &b->durable;
+    if (d->expiring_count == d->expiring_room) {
+        u32 room = d->expiring_room == 0 ? 256 : d->expiring_room * 2;
+        retained_expiring *grown = realloc(d->expiring, sizeof(*grown) * room);
+        if (grown == NULL) return false;
+        d->expiring = grown;
+        d->expiring_room = room;
+    }
+    d->expiring[d->expiring_count++] = (retained_expiring){
+        .message = message_ref(m), .origin = record->origin, .published_ms = r->published_ms, .expiry_s = r->expiry_s};
+    return true;
+}
+
+void durable_retained_replayed(broker *b) {
+    durable_part *d = &b->durable;
+    for (u32 i = 0; i < d->expiring_count; i++) {
+        const retained_expiring *e = &d->expiring[i];
+        const message_record r = {.published_ms = e->published_ms, .expiry_s = e->expiry_s};
+        publication p = durable_publication(b, e->origin, &r);
+        e->message->published_ns = p.published_ns;
+        e->message->expires_ns = p.expires_ns;
+        message_unref(e->message);
+    }
+    free(d->expiring);
+    d->expiring = NULL;
+    d->expiring_count = d->expiring_room = 0;
+}
+
 static void replay(void *context, const store_record *record) {
     broker *b = context;
     message_record r;
@@ -50,14 +82,14 @@ static void replay(void *context, const store_record *record) {
         counter_add(&b->durable.unreadable, 1);
         return;
     }
-    publication p = durable_publication(b, &r);
+    publication p = durable_publication(b, record->origin, &r);
     if (retained_keeper(b->owner, p.topic, p.topic_len) != b->owner->index) return;
-    bool expired = p.expires_ns != 0 && p.expires_ns <= b->owner->now_ns;
-    if (p.payload_len == 0 || expired) {
+    if (p.payload_len == 0) {
         (void)retained_set(&b->retained, &p, NULL);
         return;
     }
     message *m = message_create(b, &p);
+    if (m != NULL && m->expires_ns != 0 && judge_later(b, m, record, &r)) m->expires_ns = UINT64_MAX;
     if (m == NULL || retained_set(&b->retained, &p, m) < 0) counter_add(&b->retained.refused, 1);
     if (m != NULL) message_unref(m);
 }

@@ -18,6 +18,7 @@
 #define SLUICE_BROKER_ROUTE_H
 
 #include "base/timer.h"
+#include "broker/clock_steps.h"
 #include "broker/broker.h"
 #include "broker/durable.h"
 #include "broker/message.h"
@@ -204,6 +205,13 @@ typedef struct route_pick {
 
 // What goes into the log (durable.c).
 typedef struct durable_hold durable_hold;
+
+typedef struct retained_expiring {
+    message *message;
+    u64 origin, published_ms; // of its record
+    u32 expiry_s;
+} retained_expiring;
+
 typedef struct durable_part {
     store *log;          // NULL: nothing is kept
     scratch claims, ids; // of the record being made
@@ -231,6 +239,11 @@ typedef struct durable_part {
     retained_cursor *checkpoint; // walks the retained messages, NULL = none under way
     bool checkpoint_again;       // the one it stands on has not been written yet
     counter unreadable;  // records that made no sense at the start
+    clock_steps steps;   // of the wall clock
+    void (*clock_look)(void *context); // has one that was just made in `steps`; NULL: not yet
+    void *clock_context;
+    retained_expiring *expiring; // during the replay: retained messages whose age is not known yet
+    u32 expiring_count, expiring_room;
 } durable_part;
 
 // What other workers have said of a topic while a session of theirs was full (admit.c).

@@ -80,7 +80,6 @@ struct mqtt_durable {
     u8 *whole;                 // at start: the parts of a snapshot
     u64 whole_session;
     u32 whole_bytes, whole_used;
-    u64 replay_ms;             // time of the last record seen at start
     stream_clock clock;        // the wall clock's, see mqtt_durable_clock.c
     i64 off_step_ms;           // by which it was found off at the start, 0 = it can be believed
     timer_node clock_timer;
@@ -159,6 +158,9 @@ void mqtt_durable_clock_start(mqtt_durable *d);
 // At the start: when a client went, which the log has as time_ms, in the time of the clock as it is now, and how long
 // ago.
 u64 mqtt_durable_clock_since(const mqtt_durable *d, u64 time_ms, u64 *away_ms);
+// How it was set, for a checkpoint; and from there.
+void mqtt_durable_clock_write(mqtt_durable *d);
+void mqtt_durable_clock_replay(mqtt_durable *d, const mqtt_change *c);
 // UNIX time in ms. When the clock has been set since the last look, the times at which clients went are set with it.
 u64 mqtt_durable_clock_now(mqtt_durable *d);
 

@@ -22,6 +22,7 @@ static bool exchanges_write(mqtt_durable *d) {
         mqtt_change c = {.kind = MQTT_CHANGE_SOURCE, .origin = exchange_seen(w->broker, i), .number = i};
         if (c.origin != 0) mqtt_durable_write(d, &c);
     }
+    mqtt_durable_clock_write(d);
     mqtt_wills_write(d->all);
     return mqtt_durable_flush(d);
 }
@@ -94,8 +95,9 @@ static u64 session_owners(const store_record *r, u32 old_worker, u32 workers) {
     }
     u64 mask = 0, all = workers == 64 ? UINT64_MAX : (1ull << workers) - 1;
     while (mqtt_change_next(&at, &c) == 1) {
-        // The exchange is its session's, wherever that is now, and this does not say whose it is.
-        if (c.kind == MQTT_CHANGE_CONFIRMED) mask = all;
+        // The exchange is its session's, wherever that is now, and this does not say whose it is. The clock is
+        // everybody's.
+        if (c.kind == MQTT_CHANGE_CONFIRMED || c.kind == MQTT_CHANGE_CLOCK) mask = all;
         else mask |= bit_of(c.session == 0 ? old_worker : c.session, workers);
     }
     return mask;

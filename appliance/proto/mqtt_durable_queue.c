@@ -269,12 +269,13 @@ static bool read_record(const mqtt_session *s, const store_record *record, messa
 }
 
 // Sends an entry in flight from its record. Returns as mqtt_publish_send.
-static int send_record(mqtt_session *s, mqtt_entry *e, const message_record *r, const message_waiting *w) {
+static int send_record(mqtt_session *s, mqtt_entry *e, store_pos origin, const message_record *r,
+                       const message_waiting *w) {
     u32 at_hand[32];
     u32 *ids = w->id_count <= ARRAY_LEN(at_hand) ? at_hand : pool_alloc(mqtt_pool(s), w->id_count * sizeof(u32));
     if (ids == NULL) return CLOSE_NO_MEMORY;
     message_record_ids(r, w, ids);
-    publication p = durable_publication(mqtt_broker(s), r);
+    publication p = durable_publication(mqtt_broker(s), origin, r);
     mqtt_outgoing out = {
         .topic = p.topic, .topic_len = p.topic_len, .props = p.props, .props_len = p.props_len,
         .payload = p.payload, .payload_len = p.payload_len, .ids = ids, .id_count = w->id_count,
@@ -302,7 +303,7 @@ static bool entry_send_record(mqtt_session *s, mqtt_entry *e, const store_record
     message_record r;
     message_waiting w;
     int result = CLOSE_IO_ERROR;
-    if (read_record(s, record, &r, &w)) result = send_record(s, e, &r, &w);
+    if (read_record(s, record, &r, &w)) result = send_record(s, e, record->origin, &r, &w);
     else lose(s, 1);
     if (result == CLOSE_SLOW_CONSUMER) return false;
     if (result != 0) {
@@ -343,7 +344,7 @@ static void queue_send_record(mqtt_session *s, const store_record *record) {
         drop_oldest(s, 1, MQTT_DROP_NO_MEMORY);
         return;
     }
-    publication p = durable_publication(mqtt_broker(s), &r);
+    publication p = durable_publication(mqtt_broker(s), record->origin, &r);
     if (p.expires_ns != 0 && p.expires_ns <= s->owner->now_ns) {
         drop_oldest(s, 1, MQTT_DROP_EXPIRED);
         return;
@@ -357,7 +358,7 @@ static void queue_send_record(mqtt_session *s, const store_record *record) {
     if (!queue_to_flight(s, e, &ref)) return;
     if (e->qos == 2) mqtt_durable_hold(s, e);
     if (e->qos == 2 || is_behind(e)) return;
-    int result = send_record(s, e, &r, &w);
+    int result = send_record(s, e, record->origin, &r, &w);
     if (result == 0) {
         sent(e);
         return;

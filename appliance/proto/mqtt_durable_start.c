@@ -13,11 +13,6 @@
 #include "reload.h"
 #include "store/streams.h"
 
-// The last time that the log knows. A copy keeps the time of its record, which may be a long time ago.
-static void time_seen(mqtt_durable *d, const store_record *r) {
-    d->replay_ms = r->origin == r->pos ? r->time_ms : MAX(d->replay_ms, r->time_ms);
-}
-
 static void unreadable(mqtt_durable *d) {
     counter_add(&d->unreadable, 1);
 }
@@ -216,6 +211,7 @@ static void replay_of_session(mqtt_durable *d, mqtt_keep *k, const mqtt_change *
     case MQTT_CHANGE_EXCHANGE:
     case MQTT_CHANGE_WILL_DUE:
     case MQTT_CHANGE_WILL_DONE:
+    case MQTT_CHANGE_CLOCK:
     case MQTT_CHANGE_KINDS: return;
     }
 }
@@ -238,6 +234,8 @@ static void replay_change(mqtt_durable *d, const mqtt_change *c) {
         exchange_set_seen(b, c->number, c->origin);
     } else if (c->kind == MQTT_CHANGE_EXCHANGE) {
         exchange_open(d, c->session, c->origin, c->number, c->time_ms);
+    } else if (c->kind == MQTT_CHANGE_CLOCK) {
+        mqtt_durable_clock_replay(d, c);
     } else if (c->kind == MQTT_CHANGE_WILL_DUE) {
         mqtt_will_due_restore(d->all, c);
     } else if (c->kind == MQTT_CHANGE_WILL_DONE) {
@@ -269,7 +267,6 @@ void mqtt_replay(void *context, const store_record *r) {
     mqtt_snapshot_part part;
     mqtt_change c;
     int more;
-    time_seen(d, r);
     switch (cursor_u8(&at)) {
     case MQTT_RECORD_SNAPSHOT:
         if (mqtt_snapshot_parse(&at, &part)) replay_part(d, &part, r->origin);
@@ -319,7 +316,6 @@ void mqtt_replay_message(void *context, const store_record *r) {
     mqtt_durable *d = context;
     broker *b = d->all->owner->broker;
     message_record m;
-    time_seen(d, r);
     if (!message_record_parse(r->data, r->len, &m)) {
         unreadable(d);
         return;
@@ -346,7 +342,8 @@ static void session_resume(mqtt_durable *d, mqtt_keep *k) {
     mqtt_session *s = k->session;
     worker *w = s->owner;
     bool was_connected = k->left_ms == 0;
-    u64 away_ms, since_ms = mqtt_durable_clock_since(d, was_connected ? d->replay_ms : k->left_ms, &away_ms);
+    u64 left_ms = was_connected ? store_replayed_ms(w->store) : k->left_ms;
+    u64 away_ms, since_ms = mqtt_durable_clock_since(d, left_ms, &away_ms);
     u64 away = MIN(away_ms, (u64)UINT32_MAX * 1000) * NS_PER_MS;
     if (since_ms != k->left_ms) mqtt_durable_left_at(s, since_ms);
     if (s->will != NULL) {
@@ -366,7 +363,6 @@ static void part_restored(mqtt_durable *d) {
     ASSERT(d->restoring > 0);
     if (--d->restoring > 0) return;
     counter_set(&d->restored, 1);
-    mqtt_durable_clock_start(d);
     for (mqtt_keep *k = d->first; k != NULL; k = k->next) session_resume(d, k);
     reload_restored(d->all->owner);
 }
@@ -383,6 +379,7 @@ void mqtt_replayed(void *context) {
         log_write(bad > 0 ? LOG_WARN : LOG_INFO, "worker %u: %u sessions restored, %llu records not understood",
                   w->index, sessions, (unsigned long long)bad);
     }
+    mqtt_durable_clock_start(d);
     d->restoring++;
     exchange_resume(w->broker); // part_restored when they are on their way, before new ones
     part_restored(d);

@@ -98,6 +98,7 @@ static const u8 fields[MQTT_CHANGE_KINDS] = {
     [MQTT_CHANGE_EXCHANGE] = HAS_ORIGIN | HAS_NUMBER | HAS_TIME,
     [MQTT_CHANGE_WILL_DUE] = HAS_ORIGIN | HAS_TIME | HAS_WILL,
     [MQTT_CHANGE_WILL_DONE] = HAS_ORIGIN,
+    [MQTT_CHANGE_CLOCK] = HAS_ORIGIN | HAS_TIME | HAS_NUMBER | HAS_ID | HAS_FLAG,
 };
 
 u32 mqtt_change_bytes(const mqtt_change *c) {

@@ -37,6 +37,8 @@ typedef enum mqtt_change_kind {
     MQTT_CHANGE_EXCHANGE,      // origin, number (bytes), time_ms (targets): not confirmed yet
     MQTT_CHANGE_WILL_DUE,      // origin (its number), time_ms, will: of the session, being published since then
     MQTT_CHANGE_WILL_DONE,     // origin: who has to have that will has it, or it was given up
+    MQTT_CHANGE_CLOCK,         // origin: pos, id: worker + 1, time_ms: until_ms, number: step in s, flag: it was back
+                               // (broker/clock_steps.h); session is not used
     MQTT_CHANGE_KINDS
 } mqtt_change_kind;
 

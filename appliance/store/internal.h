@@ -114,6 +114,7 @@ struct store {
     char why[160];
     bool started, stopping;
     u64 now_ns, now_ms;
+    u64 replayed_ms; // store_replayed_ms
 
     // segments, oldest first; the last one is the active one when active != NULL
     segment **segments;

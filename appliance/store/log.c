@@ -501,6 +501,10 @@ store_pos store_end(const store *s) {
     return s->tail != 0 ? s->tail : s->next_base + SEGMENT_HEAD_BYTES;
 }
 
+u64 store_replayed_ms(const store *s) {
+    return s->replayed_ms;
+}
+
 store_pos store_first(const store *s) {
     store_pos first = s->segment_count > 0 ? s->segments[0]->base + SEGMENT_HEAD_BYTES : store_end(s);
     if (s->moved.count > 0) first = MIN(first, s->moved.entries[0].origin);

@@ -29,6 +29,11 @@ typedef struct disk disk;
 // Where a record starts: the log's number in the top 12 bits, below it bytes since that log began. Grows, is never
 // used again, is unique among all logs that a data_dir ever had; 0 = none.
 typedef u64 store_pos;
+#define STORE_LOG_NUMBERS 4096u
+// The number of the log that the position is of, or was first.
+static inline u32 store_log_number(store_pos pos) {
+    return (u32)(pos >> 52);
+}
 
 typedef enum store_kind { // who a record belongs to: one keeper per kind. On disk: one byte, never renumbered
     STORE_NONE = 0,
@@ -203,6 +208,8 @@ store_reader *store_reader_open(store *s, store_pos from, void (*ready)(void *co
 int store_reader_next(store_reader *rd, store_record *r);
 void store_reader_seek(store_reader *rd, store_pos from);
 void store_reader_close(store_reader *rd);
+// UNIX time of the last record that was replayed at the start, by the clock of then; 0 = none.
+u64 store_replayed_ms(const store *s);
 store_pos store_first(const store *s); // where the oldest record there is may lie
 store_pos store_end(const store *s);   // where the next record will lie; everything before was appended
 // A position from which a reader finds every record that is not older than time_ms; some older ones may come

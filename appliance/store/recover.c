@@ -245,6 +245,8 @@ static void take_record(recovery *rc, segment *seg, const record_view *view) {
     }
     counter_add(&s->metrics.replayed, 1);
     counter_add(&s->metrics.replayed_bytes, r->len);
+    // A copy keeps the time of its record, which may be a long time ago.
+    s->replayed_ms = r->origin == r->pos ? r->time_ms : MAX(s->replayed_ms, r->time_ms);
     const store_keeper *k = &s->keepers[r->kind];
     if (k->replay != NULL) k->replay(k->context, r);
 }

@@ -12,7 +12,6 @@
 #include "uplink/uplink_internal.h"
 
 #define RECORD_VERSION 1u
-#define LOG_NUMBER_SHIFT 52 // store_pos: the log's number in the top 12 bits
 
 static int append(uplink *u, u32 flags) {
     store *s = u->owner->store;
@@ -67,7 +66,7 @@ static void replay(void *context, const store_record *r) {
         // Copied from a log of another number of workers, of which there may be several: none knows of the
         // others' messages, so everything behind the lowest offset is sent again. Twice is allowed, never is
         // not.
-        if (r->pos >> LOG_NUMBER_SHIFT != r->origin >> LOG_NUMBER_SHIFT) {
+        if (store_log_number(r->pos) != store_log_number(r->origin)) {
             u64 low = ranges_low(&u->ranges);
             ranges_init(&u->ranges, u->ranges_known ? MIN(low, ranges_low(&before)) : low);
             u->imported = u->dirty = true;

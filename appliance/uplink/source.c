@@ -2,6 +2,7 @@
 // source.c: an uplink's view of the log: which streams are its, and what a record says.
 #include <string.h>
 
+#include "broker/durable.h"
 #include "store/message_record.h"
 #include "store/streams.h"
 #include "uplink/uplink_internal.h"
@@ -43,6 +44,11 @@ u64 source_count(const uplink *u, bool gone) {
     return count;
 }
 
+static u64 expires_ms(const uplink *u, const store_record *r, const message_record *m) {
+    if (m->expiry_s == MESSAGE_EXPIRY_NEVER) return 0;
+    return durable_time(u->owner->broker, r->origin, m->published_ms) + m->expiry_s * 1000ull;
+}
+
 bool source_message(const uplink *u, const store_record *r, uplink_message *out) {
     message_record m;
     if (r->kind != STORE_MESSAGE || !message_record_parse(r->data, r->len, &m)) return false;
@@ -66,7 +72,7 @@ bool source_message(const uplink *u, const store_record *r, uplink_message *out)
         .payload_len = m.payload_len,
         .pos = r->origin,
         .time_ms = r->time_ms,
-        .expires_ms = m.expiry_s == MESSAGE_EXPIRY_NEVER ? 0 : m.published_ms + m.expiry_s * 1000ull,
+        .expires_ms = expires_ms(u, r, &m),
         .streams = count,
         .qos = m.qos,
         .retain = m.retain,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // mqtt_clock.c: a session whose client is away ends when its expiry has passed, whatever the wall clock does meanwhile:
 // it is set by years while the gateway runs or while the machine is off, it tells of an hour for which the machine was
-// off, the power goes and the gateway starts again. The time that has really passed is the simulator's, and that for
-// which it was off.
+// off, the power goes and the gateway starts again. A message that waits for it and expires in a day is there as long
+// as the session is, and a retained one always. The time that has really passed is the simulator's, and that for which
+// it was off.
 #include <inttypes.h>
 #include <string.h>
 
@@ -14,10 +15,11 @@
 #define DAY_NS (24ull * 3600 * NS_PER_S)
 #define SLACK_NS (60 * NS_PER_S) // of clock looks, commits and starts
 #define SHORT_OFF_NS (600 * NS_PER_S)
+#define MESSAGE_S 86400u // longer than all that can really pass here
 
 typedef struct clock_case {
     rig *r;
-    script_client client;
+    script_client client, publisher;
     i64 wall_ns;      // how far the wall clock is from the simulator's
     u64 left_ns;      // the simulator's time when the client went
     u64 off_ns;       // for which the machine was off since then
@@ -84,6 +86,35 @@ static void judge(clock_case *c) {
     bool in_time = away < c->expiry_ns + c->unknown_ns + SLACK_NS;
     RIG_CHECK(c->r, !there || in_time, "the session is there after %" PRIu64 " of %" PRIu64 " s",
               (u64)(away / NS_PER_S), (u64)(c->expiry_ns / NS_PER_S));
+    if (there) {
+        script_want(&c->client, MQTT_PUBLISH, &p);
+        if (!rig_is_failed(c->r)) script_ack(&c->client, MQTT_PUBACK, p.publish.packet_id);
+    } else {
+        script_subscribe(&c->client, "any", 1);
+        script_want(&c->client, MQTT_SUBACK, &p);
+    }
+}
+
+// What it waits for from then on.
+static void publish(clock_case *c) {
+    mqtt_packet p;
+    script_connect(&c->publisher, true, 0);
+    script_want(&c->publisher, MQTT_CONNACK, &p);
+    script_publish_expiring(&c->publisher, "any", 1, false, MESSAGE_S, "message");
+    script_want(&c->publisher, MQTT_PUBACK, &p);
+    script_publish_expiring(&c->publisher, "kept", 2, true, MESSAGE_S, "message");
+    script_want(&c->publisher, MQTT_PUBACK, &p);
+    script_goodbye(&c->publisher);
+}
+
+static void judge_retained(clock_case *c) {
+    mqtt_packet p;
+    script_connect(&c->publisher, true, 0);
+    script_want(&c->publisher, MQTT_CONNACK, &p);
+    script_subscribe(&c->publisher, "kept", 0);
+    script_want(&c->publisher, MQTT_SUBACK, &p);
+    script_want(&c->publisher, MQTT_PUBLISH, &p);
+    script_goodbye(&c->publisher);
 }
 
 static void go_away(clock_case *c) {
@@ -91,6 +122,8 @@ static void go_away(clock_case *c) {
     script_lose(&c->client, SCRIPT_CLOSE);
     c->left_ns = c->known_ns = sim_now_ns(c->r->world);
     c->off_ns = c->known_off_ns = c->unknown_ns = 0;
+    script_turn(c->r, sim_random_below(&c->r->rng, 3) * NS_PER_S);
+    publish(c);
     script_turn(c->r, 2 * NS_PER_S);
 }
 
@@ -98,11 +131,13 @@ static void time_pass(clock_case *c) {
     sim_random *rng = &c->r->rng;
     for (u32 rounds = (u32)sim_random_range(rng, 1, 4); rounds > 0 && !rig_is_failed(c->r); rounds--) {
         script_turn(c->r, sim_random_below(rng, 300) * NS_PER_S);
+        bool again = sim_random_chance(rng, 700);
         if (sim_random_chance(rng, 400)) {
             clock_set(c);
-            script_turn(c->r, 3 * NS_PER_S);
+            // It is seen; or not yet, when the client comes.
+            script_turn(c->r, (again || rounds > 1 ? 3 : sim_random_below(rng, 4)) * NS_PER_S);
         }
-        if (sim_random_chance(rng, 700)) {
+        if (again) {
             restart(c);
             script_turn(c->r, 3 * NS_PER_S);
         }
@@ -115,7 +150,7 @@ void mq_run_clock(mq_setup *chosen, char *failure, size_t failure_bytes) {
     rig *r = rig_open(setup);
     r->on_closed = on_closed;
     r->on_closed_context = r;
-    clock_case c = {.r = r, .client = {.r = r, .id = "away"}};
+    clock_case c = {.r = r, .client = {.r = r, .id = "away"}, .publisher = {.r = r, .id = "publisher"}};
     c.expiry_ns = sim_random_range(&r->rng, 120, 1200) * NS_PER_S;
     mqtt_packet p;
     script_connect(&c.client, false, (u32)(c.expiry_ns / NS_PER_S));
@@ -126,6 +161,7 @@ void mq_run_clock(mq_setup *chosen, char *failure, size_t failure_bytes) {
         go_away(&c);
         time_pass(&c);
         if (!rig_is_failed(r)) judge(&c);
+        if (!rig_is_failed(r)) judge_retained(&c);
     }
     if (!rig_is_failed(r)) script_end(&c.client);
     script_close(chosen, r, failure, failure_bytes);

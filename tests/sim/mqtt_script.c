@@ -70,6 +70,17 @@ void script_publish(script_client *c, const char *topic, u8 qos, u16 id, bool du
     put(c, packet, mqtt_write_publish(MQTT_5, &p, packet, sizeof(packet)));
 }
 
+void script_publish_expiring(script_client *c, const char *topic, u16 id, bool retain, u32 expiry_s,
+                             const char *payload) {
+    u8 packet[256], room[16];
+    mqtt_property_list props = {.data = room, .capacity = sizeof(room)};
+    int result = mqtt_property_put_number(&props, MQTT_MESSAGE_EXPIRY, expiry_s);
+    ASSERT(result == 0);
+    mqtt_publish p = {.qos = 1, .retain = retain, .packet_id = id, .topic = {(const u8 *)topic, (u32)strlen(topic)},
+                      .payload = {(const u8 *)payload, (u32)strlen(payload)}, .props = mqtt_property_list_end(&props)};
+    put(c, packet, mqtt_write_publish(MQTT_5, &p, packet, sizeof(packet)));
+}
+
 static void filter_send(script_client *c, mqtt_type type, const char *filter, u8 qos) {
     u8 room[64], packet[128];
     mqtt_filter text = {.text = {(const u8 *)filter, (u32)strlen(filter)}, .qos = qos};

@@ -27,6 +27,9 @@ void script_connect(script_client *c, bool clean, u32 expiry_s);
 typedef enum script_loss { SCRIPT_CLOSE, SCRIPT_RESET, SCRIPT_LOSSES } script_loss;
 void script_lose(script_client *c, script_loss how);
 void script_publish(script_client *c, const char *topic, u8 qos, u16 id, bool dup, bool retain, const char *payload);
+// With QoS 1 and a message expiry interval.
+void script_publish_expiring(script_client *c, const char *topic, u16 id, bool retain, u32 expiry_s,
+                             const char *payload);
 void script_subscribe(script_client *c, const char *filter, u8 qos);
 void script_unsubscribe(script_client *c, const char *filter);
 void script_ack(script_client *c, mqtt_type type, u16 id);
