@@ -112,11 +112,11 @@ static void session_drain(kept *k, kept_session *s, u64 ns) {
 
 // --- publishing ---
 
-static bool publisher_open(kept *k) {
+static bool publisher_open(kept *k, kept_publisher *by) {
     bool present;
-    if (k->publisher.peer != NULL) return true;
-    if (!connected(k, &k->publisher, false, SCRIPT_EXPIRY_S, &present)) return false;
-    RIG_CHECK(k->r, present || !k->publisher_firm || k->flips, "publisher: its session is lost");
+    if (by->client.peer != NULL) return true;
+    if (!connected(k, &by->client, false, SCRIPT_EXPIRY_S, &present)) return false;
+    RIG_CHECK(k->r, present || !by->firm || k->flips, "%s: its session is lost", by->client.id);
     return true;
 }
 
@@ -124,26 +124,27 @@ static bool publisher_open(kept *k) {
 static bool open_finish(kept *k) {
     mqtt_packet p;
     kept_open *o = &k->open;
+    kept_publisher *by = &k->publishers[o->by];
     char payload[KEPT_PAYLOAD] = "";
     if (!o->is_open) return true;
-    if (!publisher_open(k)) return false;
+    if (!publisher_open(k, by)) return false;
     if (!o->empty) payload_make(o->kind, o->number, payload);
     if (!o->released) {
-        script_publish(&k->publisher, o->topic, o->qos, o->id, o->times > 0, o->retain, payload);
+        script_publish(&by->client, o->topic, o->qos, o->id, o->times > 0, o->retain, payload);
         o->times++;
-        script_want(&k->publisher, o->qos == 1 ? MQTT_PUBACK : MQTT_PUBREC, &p);
+        script_want(&by->client, o->qos == 1 ? MQTT_PUBACK : MQTT_PUBREC, &p);
         if (script_is_over(k->r)) return false;
         bool taken = p.ack.reason < MQTT_REASON_UNSPECIFIED || k->flips;
         RIG_CHECK(k->r, taken, "%s refused: 0x%02x", payload, p.ack.reason);
         o->released = o->qos == 2;
     }
     if (o->qos == 2) {
-        script_ack(&k->publisher, MQTT_PUBREL, o->id);
-        script_want(&k->publisher, MQTT_PUBCOMP, &p);
+        script_ack(&by->client, MQTT_PUBREL, o->id);
+        script_want(&by->client, MQTT_PUBCOMP, &p);
         if (script_is_over(k->r)) return false;
     }
     o->is_open = false;
-    k->publisher_firm = k->publisher_firm || o->qos == 2; // PUBCOMP relies on its session
+    by->firm = by->firm || o->qos == 2; // PUBCOMP relies on its session
     return true;
 }
 
@@ -159,6 +160,7 @@ static void retained_do(kept *k) {
     u32 t = (u32)sim_random_below(rng, KEPT_TOPICS);
     snprintf(topic, sizeof(topic), "r/%u", t);
     kept_open *o = open_new(k, 'r', (u8)sim_random_range(rng, 1, 2), topic);
+    o->by = (u8)sim_random_below(rng, KEPT_PUBLISHERS);
     o->retain = true;
     o->empty = sim_random_chance(rng, 200);
     o->number = k->retained_count++;
@@ -227,8 +229,17 @@ static void settle(kept *k) {
     }
 }
 
+// One log takes its time, from some place in what is done next on.
+static void disk_slow(kept *k) {
+    rig *r = k->r;
+    u32 at = (u32)sim_random_below(&r->rng, r->setup.workers);
+    r->slow_from_ns[at] = sim_now_ns(r->world) + sim_random_below(&r->rng, 8) * NS_PER_MS / 2;
+    r->slow_to_ns[at] = r->slow_from_ns[at] + sim_random_range(&r->rng, 5, 300) * NS_PER_MS;
+}
+
 static void something_do(kept *k) {
     u32 what = (u32)sim_random_below(&k->r->rng, 12);
+    if (sim_random_chance(&k->r->rng, 300)) disk_slow(k);
     if (!open_finish(k)) return;
     settle(k);
     if (what < 4) retained_do(k);
@@ -306,7 +317,7 @@ static void end_check(kept *k) {
 // --- lives ---
 
 static void all_lost(kept *k) {
-    script_lose(&k->publisher, SCRIPT_RESET);
+    for (u32 i = 0; i < KEPT_PUBLISHERS; i++) script_lose(&k->publishers[i].client, SCRIPT_RESET);
     script_lose(&k->watcher.client, SCRIPT_RESET);
     for (u32 i = 0; i < KEPT_RECEIVERS; i++) script_lose(&receiver(k, i)->client, SCRIPT_RESET);
 }
@@ -385,6 +396,7 @@ static void wills_end(kept *k) {
 }
 
 void mq_run_kept(mq_setup *chosen, char *failure, size_t failure_bytes) {
+    static const char *const publishers[KEPT_PUBLISHERS] = {"publisher", "other", "third"};
     static const char *const names[KEPT_PLAIN] = {"plain-0", "plain-1", "plain-2", "plain-3"};
     script_setup(chosen);
     rig *r = rig_open(&chosen->setup);
@@ -396,7 +408,7 @@ void mq_run_kept(mq_setup *chosen, char *failure, size_t failure_bytes) {
     k->lives = (u32)sim_random_range(&r->rng, 1, 5);
     k->converts = sim_random_chance(&r->rng, 500);
     k->flips = sim_random_chance(&r->rng, 250);
-    k->publisher = (script_client){.r = r, .id = "publisher"};
+    for (u32 i = 0; i < KEPT_PUBLISHERS; i++) k->publishers[i].client = (script_client){.r = r, .id = publishers[i]};
     session_name(&k->members[0], r, "member-0", "$share/g/shared/#", 's');
     session_name(&k->members[1], r, "member-1", "$share/g/shared/#", 's');
     session_name(&k->watcher, r, "watcher", "will/#", 'w');
@@ -412,7 +424,7 @@ void mq_run_kept(mq_setup *chosen, char *failure, size_t failure_bytes) {
     }
     retained_check(k);
     end_check(k);
-    script_end(&k->publisher);
+    for (u32 i = 0; i < KEPT_PUBLISHERS; i++) script_end(&k->publishers[i].client);
     script_end(&k->watcher.client);
     for (u32 i = 0; i < KEPT_RECEIVERS; i++) script_end(&receiver(k, i)->client);
     wills_end(k);

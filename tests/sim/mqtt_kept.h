@@ -7,6 +7,7 @@
 
 #define KEPT_TOPICS 6u
 #define KEPT_MEMBERS 2u
+#define KEPT_PUBLISHERS 3u // of retained messages; the first one of all others
 #define KEPT_PLAIN 4u
 #define KEPT_RECEIVERS (KEPT_MEMBERS + KEPT_PLAIN)
 #define KEPT_MAX 1024u    // messages of one kind
@@ -21,7 +22,7 @@ typedef struct kept_open { // the message that is being published
     char topic[16];
     u32 number, times;
     u16 id;
-    u8 qos;
+    u8 qos, by; // by: which of the publishers
     char kind;
     bool is_open, released, retain, empty;
 } kept_open;
@@ -35,9 +36,14 @@ typedef struct kept_session { // of a receiver
     u32 seen[KEPT_MAX];
 } kept_session;
 
+typedef struct kept_publisher {
+    script_client client;
+    bool firm; // its session must be there
+} kept_publisher;
+
 typedef struct kept {
     rig *r;
-    script_client publisher;
+    kept_publisher publishers[KEPT_PUBLISHERS];
     kept_session members[KEPT_MEMBERS], plain[KEPT_PLAIN], watcher;
     kept_open open;
     u32 last_id;
@@ -48,7 +54,6 @@ typedef struct kept {
     bool will_wanted[KEPT_MAX]; // its client was there, and has not said goodbye
     bool will_gone[KEPT_MAX];   // it has, and that is on disk
     u32 life, lives;
-    bool publisher_firm;
     bool flips, converts;
 } kept;
 

@@ -188,7 +188,7 @@ void rig_turn(rig *r, u64 ns_max) {
     } else if (!work && !worked) {
         worked = sim_step(r->world, ns_max) > 0;
     }
-    r->idle_turns = worked || work ? 0 : r->idle_turns + 1;
+    r->idle_turns = worked || work || rig_disk_is_slow(r) ? 0 : r->idle_turns + 1;
     RIG_CHECK(r, r->idle_turns <= IDLE_TURNS_MAX, "busy loop: %" PRIu64 " turns for nothing",
               r->idle_turns);
 }

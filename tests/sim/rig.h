@@ -42,6 +42,7 @@ struct rig {
     data_dir data;
     u32 workers_wanted;   // while an earlier number of them finishes what they had begun; 0 = no
     bool has_layout;      // the directory of the logs was complete once
+    u64 slow_from_ns[RIG_WORKERS_MAX], slow_to_ns[RIG_WORKERS_MAX]; // the disk does nothing for this worker's log
     bool disk_held;       // the disk does nothing for now: what is asked of it waits
     u64 refused_before;   // messages refused for the log by the gateways that have ended
     worker *workers;      // setup.workers, and a place for the operations worker, which stays unused
@@ -76,6 +77,7 @@ void rig_boot(rig *r);
 u64 rig_log_refusals(const rig *r);
 // Some of what the logs have asked of the disk is done. Whether there was anything.
 bool rig_disk_turn(rig *r);
+bool rig_disk_is_slow(const rig *r); // some log's disk does nothing now
 // Stops the workers, checks for leaks, frees everything. The failure, if any, stays in out.
 void rig_close(rig *r, char *out, size_t out_bytes);
 

@@ -90,11 +90,22 @@ static bool logs_convert(rig *r) {
 }
 
 bool rig_logs_start(rig *r) {
+    memset(r->slow_to_ns, 0, sizeof(r->slow_to_ns));
     if (!logs_convert(r)) return false;
     r->has_layout = true;
     bool started = logs_start(r);
     for (u32 i = 0; i < r->setup.workers; i++) streams_configure(r->workers[i].streams, &r->conf);
     return started && turn_until(r, mqtt_sessions_all_restored);
+}
+
+static bool is_slow(const rig *r, u32 i) {
+    return sim_now_ns(r->world) >= r->slow_from_ns[i] && sim_now_ns(r->world) < r->slow_to_ns[i];
+}
+
+bool rig_disk_is_slow(const rig *r) {
+    bool slow = false;
+    for (u32 i = 0; i < r->setup.workers; i++) slow = slow || is_slow(r, i);
+    return slow;
 }
 
 bool rig_disk_turn(rig *r) {
@@ -103,6 +114,7 @@ bool rig_disk_turn(rig *r) {
     for (u32 i = 0; i < r->setup.workers; i++) {
         worker *w = &r->workers[i];
         if (w->store == NULL || r->ended[i]) continue;
+        if (is_slow(r, i)) continue;
         // Slow when there is much to do: then commits gather more.
         while (!(busy && sim_random_chance(&r->rng, 600)) && store_step(w->store)) {
             any = true;
