@@ -114,9 +114,11 @@ static int kept_all(conversion *c) {
 static void replay_forward(void *context, const store_record *r) {
     conversion *c = context;
     const store_keeper *k = &c->keepers[r->kind];
+    if (k->is_own != NULL && !k->is_own(r, c->old_worker, c->d->old_workers)) return;
     u64 owners = owners_of(c, r, c->old_worker);
     c->went[r->kind] |= owners;
     if (k->follows != STORE_NONE) owners |= c->went[k->follows];
+    if (k->is_own != NULL) owners = UINT64_MAX;
     if (c->error == 0) c->error = put_all(c, r, false, owners);
     c->records++;
 }

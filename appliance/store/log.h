@@ -79,6 +79,9 @@ typedef struct store_keeper {
     u64 (*owners)(const store_record *r, u32 old_worker, u32 workers);
     // The same: its records go, besides, where those of this kind went that were met in the same log. STORE_NONE: no.
     store_kind follows;
+    // The same: where it is set, records without STORE_KEEP go to all workers, so that they hear of what others have.
+    // Only those count of which this is true in the log of `of_worker`; what was heard is not handed on.
+    bool (*is_own)(const store_record *r, u32 of_worker, u32 workers);
 } store_keeper;
 
 enum {

@@ -189,6 +189,14 @@ stream_consumer *stream_consumer_get(stream_part *p, const char *name, u32 len) 
     return c;
 }
 
+void stream_consumers_free(stream_part *p) {
+    for (stream_consumer *c = p->consumers, *next; c != NULL; c = next) {
+        next = c->next;
+        free(c);
+    }
+    p->consumers = NULL;
+}
+
 // --- replay ---
 
 static u64 take_u64(cursor *c) {
@@ -240,6 +248,7 @@ static bool replay_state(streams *s, u16 number, cursor *c) {
     if (c->overrun || name.len == 0 || memchr(name.text, '\0', name.len) != NULL) return false;
     if (at.first == 0 || at.first > at.next) return false;
     if (x.last_bytes_end < at.bytes_first || x.sparse > STREAM_SPARSE_MAX) return false;
+    if (stream_is_heard(s, number)) return stream_heard_add(s, name.text, name.len, number);
     stream_part *p = stream_part_find(s, number);
     if (p == NULL) p = stream_part_add(s, name.text, name.len, number);
     if (p == NULL) return false;
@@ -273,7 +282,7 @@ static bool replay_trim(const streams *s, u16 number, cursor *c) {
 }
 
 static bool replay_consumer(const streams *s, u16 number, cursor *c, bool forgotten) {
-    stream_part *p = stream_part_find(s, number);
+    stream_part *p = stream_is_heard(s, number) ? stream_heard_find(s, number) : stream_part_find(s, number);
     name_view name = take_name(c);
     u64 acked = take_u64(c), changed_ms = take_u64(c);
     if (c->overrun || name.len == 0) return false;
@@ -317,6 +326,7 @@ static void replayed(void *context) {
         stream_part_count(p);
     }
     streams_configure(s, s->owner->conf);
+    stream_heard_forget(s);
 }
 
 // --- checkpoint ---
@@ -346,8 +356,16 @@ static u64 owners(const store_record *r, u32 old_worker, u32 workers) {
     return c.overrun ? 1ull << old_worker % workers : 1ull << stream_partition_of(number) % workers;
 }
 
+// Of a partition of that worker, and not what it has heard of others'.
+static bool is_own(const store_record *r, u32 of_worker, u32 workers) {
+    cursor c = cursor_of(r->data, r->len);
+    (void)cursor_u8(&c);
+    u16 number = cursor_u16(&c);
+    return c.overrun || stream_partition_of(number) % workers == of_worker;
+}
+
 void stream_records_register(streams *s) {
     const store_keeper keeper = {.context = s, .replay = replay, .replayed = replayed, .checkpoint = checkpoint,
-                                 .owners = owners};
+                                 .owners = owners, .is_own = is_own};
     store_register(s->log, STORE_STREAM, &keeper);
 }

@@ -296,6 +296,7 @@ void streams_configure(streams *s, const config *conf) {
         if (p == NULL && number >= 0) p = stream_part_add(s, c->name, (u32)strlen(c->name), (u16)number);
         if (p != NULL) {
             part_configure(p, c);
+            stream_consumers_take(s, p);
             continue;
         }
         log_error("worker %u: stream %s: takes nothing: %s", s->owner->index, c->name,
@@ -332,12 +333,10 @@ void streams_destroy(streams *s) {
     if (s == NULL) return;
     stream_retain_stop(s);
     stream_feeds_destroy(s);
+    stream_heard_forget(s);
     for (u32 i = 0; i < s->count; i++) {
         stream_part *p = s->parts[i];
-        for (stream_consumer *c = p->consumers, *next; c != NULL; c = next) {
-            next = c->next;
-            free(c);
-        }
+        stream_consumers_free(p);
         stream_index_free(&p->index);
         free(p);
     }

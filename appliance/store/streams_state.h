@@ -5,6 +5,7 @@
 //   stream_index.c    where messages lie                         stream_retain.c   what goes, and when
 //   stream_from.c     where to begin                             stream_feed.c     reading for others
 //   stream_clock.c    whether ages can be judged         stream_room.c     what everybody has taken, discard = new
+//   stream_heard.c    named consumers of new partitions
 //
 // A part is one partition that lives in this worker's log. It is never freed while the worker runs, and its
 // place in the table never changes, so that other threads may look at its name and its counters.
@@ -75,6 +76,7 @@ typedef struct stream_part {
     u64 refused_ns;       // when a message was refused last
     u64 unsent_gone, unsent_ns; // discard = old: messages that went unsent since that was told, and when it was
     stream_feed *feeds;
+    struct stream_part *heard_next; // in streams.heard
     stream_counters counters;
 } stream_part;
 
@@ -87,6 +89,7 @@ struct streams {
     u32 bounded;          // with discard = new
     stream_part *parts[LIMIT_STREAMS_KEPT];
     stream_part *own[LIMIT_STREAMS_MAX]; // those that take, the first `taking` ones
+    stream_part *heard;   // partitions of other workers, by name and consumers (stream_heard.c)
     void (*released)(worker *w, const store_record *r);
     u64 (*sent)(worker *w, u16 number);
     void (*save_sent)(worker *w, u16 number);
@@ -127,6 +130,17 @@ void stream_records_flush(streams *s);
 // The consumer of that name, made when absent. NULL: no memory or too many.
 stream_consumer *stream_consumer_get(stream_part *p, const char *name, u32 len);
 stream_consumer *stream_consumer_find(const stream_part *p, const char *name, u32 len);
+void stream_consumers_free(stream_part *p);
+
+// --- stream_heard.c ---
+// Whether a partition lives on another worker: a record of it says only that it is there.
+bool stream_is_heard(const streams *s, u16 number);
+stream_part *stream_heard_find(const streams *s, u16 number);
+// False: no memory, or no name.
+bool stream_heard_add(streams *s, const char *name, u32 name_len, u16 number);
+// A partition that has had no message yet gets the named consumers of the stream's other ones.
+void stream_consumers_take(const streams *s, stream_part *p);
+void stream_heard_forget(streams *s);
 
 // --- stream_retain.c ---
 void stream_retain_start(streams *s);

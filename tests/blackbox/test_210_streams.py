@@ -399,6 +399,41 @@ def test_another_number_of_workers(sluice, setup):
         gateway.remove()
 
 
+@setups([(e, 1) for e in engines.selected() if e in ("uring", "epoll-et")])
+def test_a_named_consumer_leaves_nothing_of_new_partitions_out(sluice, setup):
+    """What is published between the start and its next SUBSCRIBE, whatever its sluice-from says."""
+    engines.need(setup[0])
+    gateway = stream_gateway(sluice, setup[0], 1)
+    got, sent = [], []
+    try:
+        for workers in (1, 2, 3, 1):
+            gateway.workers = workers
+            gateway.forget_addresses()
+            gateway.start()
+            if workers == 1 and not sent:
+                publish_all(gateway, "s/w", [b"before"])
+                with client(gateway) as c:
+                    assert subscribe(c, "all", "latest", consumer="c") == 1
+                    c.bye()
+            new = [f"{workers} {len(sent)} {i}" for i in range(40)]
+            publish_all(gateway, "s/w", [p.encode() for p in new], clients=8)
+            sent += new
+            if workers == 2:
+                restart_killed(gateway)
+            with client(gateway) as c:
+                assert subscribe(c, "all", "latest", consumer="c") == 1
+                got += payloads_of(take(c, len(new)))
+                until(lambda: consumer_lag(gateway, "all", "c") == 0, "all are acknowledged")
+                assert c.is_quiet(0.3)
+                c.bye()
+            assert len(gateway.api("/api/streams/all")["partitions"]) == max(workers, len({w[0] for w in sent}))
+            gateway.stop()
+        assert sorted(got) == sorted(sent)
+    finally:
+        gateway.kill()
+        gateway.remove()
+
+
 # --- retention and reload ---
 
 @setups(FEW)
