@@ -264,9 +264,22 @@ void ctl_print_tls(yyjson_val *root) {
     ctl_table_end(&t, 0);
 }
 
+// "refused 3, too_large 1"; "-": nothing was left out.
+static void cell_dropped(ctl_table *t, yyjson_val *reasons) {
+    char text[256] = "-";
+    yyjson_val *name, *count;
+    size_t i, max, used = 0;
+    yyjson_obj_foreach(reasons, i, max, name, count) {
+        int len = snprintf(text + used, sizeof(text) - used, "%s%s %llu", used > 0 ? ", " : "", yyjson_get_str(name),
+                           (unsigned long long)yyjson_get_uint(count));
+        used = MIN(used + (size_t)len, sizeof(text) - 1);
+    }
+    ctl_table_cell(t, "%s", text);
+}
+
 void ctl_print_uplinks(yyjson_val *root) {
-    static const char *const heads[] = {"UPLINK",     ">W",   "STATE",     "REMOTE",  ">LAG",  ">BYTES",
-                                        ">OLDEST", ">IN FLIGHT", ">ACKED", ">RETRIES", "ERROR"};
+    static const char *const heads[] = {"UPLINK",  ">W",         "STATE",  "REMOTE",   ">LAG",    ">BYTES",
+                                        ">OLDEST", ">IN FLIGHT", ">ACKED", ">RETRIES", "DROPPED", "ERROR"};
     ctl_table t;
     yyjson_val *u, *w;
     size_t i, max, k, workers;
@@ -285,6 +298,7 @@ void ctl_print_uplinks(yyjson_val *root) {
             ctl_table_cell(&t, "%llu", (unsigned long long)num(w, "in_flight"));
             ctl_table_cell(&t, "%llu", (unsigned long long)num(w, "acked"));
             ctl_table_cell(&t, "%llu", (unsigned long long)num(w, "retries"));
+            cell_dropped(&t, yyjson_obj_get(w, "dropped"));
             ctl_table_cell(&t, "%s%s%s", fine ? "-" : error, !fine && detail[0] != '\0' ? ": " : "",
                            fine ? "" : detail);
         }

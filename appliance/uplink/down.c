@@ -65,7 +65,7 @@ static int publish(uplink *u, const uplink_incoming *in, const char *topic, u32 
     int result = owed != NULL ? broker_publish_owed(w->broker, &p, NULL, owed) : broker_publish(w->broker, &p, NULL);
     bool no_room = result == -EDQUOT || result == -EXFULL || result == -EIO;
     if (result == -EAGAIN || (owed != NULL && no_room)) return result;
-    if (result != 0) uplink_dropped(u, UPLINK_DROP_DOWN_REFUSED);
+    if (result != 0) uplink_dropped(u, UPLINK_DROP_DOWN_REFUSED, 1, topic, topic_len);
     return 0;
 }
 
@@ -75,13 +75,13 @@ int down_publish(uplink *u, const uplink_incoming *in, pledge **owed) {
     u32 big_size = 0;
     bool ours = in->via_len == strlen(u->via) && memcmp(in->via, u->via, in->via_len) == 0;
     if (ours || down_is_marked(u, in->props.data, in->props.len, in->props.present)) {
-        uplink_dropped(u, UPLINK_DROP_DOWN_LOOP);
+        uplink_dropped(u, UPLINK_DROP_DOWN_LOOP, 1, NULL, 0);
         return 0;
     }
     int len = map_apply(&u->down_map, in->topic, in->topic_len, topic, LIMIT_TOPIC_BYTES);
     // $SYS and the like are the gateway's own.
     if (len <= 0 || topic[0] == '$' || !topic_name_is_valid(topic, (size_t)len)) {
-        uplink_dropped(u, UPLINK_DROP_DOWN_TOPIC);
+        uplink_dropped(u, UPLINK_DROP_DOWN_TOPIC, 1, in->topic, in->topic_len);
         return 0;
     }
     mqtt_property_list list = {.data = room, .capacity = sizeof(room)};

@@ -49,7 +49,7 @@ static void ready(void *context) {
 // done: what the streams had counted by then and has not come is gone by their retention, or damaged.
 static void account_mark(uplink *u) {
     if (u->window.count == 0 && u->ranges.count == 1 && u->accounted < u->mark_count) {
-        counter_add(&u->metrics.drops[UPLINK_DROP_RETENTION], u->mark_count - u->accounted);
+        uplink_dropped(u, UPLINK_DROP_RETENTION, u->mark_count - u->accounted, NULL, 0);
         u->accounted = u->mark_count;
         changed(u);
     }
@@ -106,9 +106,9 @@ bool drain_acked(uplink *u, u32 place) {
     return true;
 }
 
-bool drain_refused(uplink *u, u32 place) {
+bool drain_refused(uplink *u, u32 place, uplink_drop reason, const char *what, u32 what_len) {
     if (place >= u->window.size || !window_ack(&u->window, place)) return false;
-    uplink_dropped(u, UPLINK_DROP_REFUSED);
+    uplink_dropped(u, reason, 1, what, what_len);
     take_done(u);
     drain_pump(u);
     return true;
@@ -197,7 +197,7 @@ static int topic_for_remote(uplink *u, const uplink_message *m, const char **top
 // A message that is done without the remote: it takes its place in the row, so that the order of the account is
 // kept.
 static void settle(uplink *u, const uplink_message *m, uplink_drop reason) {
-    uplink_dropped(u, reason);
+    uplink_dropped(u, reason, 1, m->topic, m->topic_len);
     u32 place = window_next_place(&u->window);
     window_push(&u->window, &(window_entry){.pos = m->pos, .time_ms = m->time_ms, .sent_ns = u->owner->now_ns,
                                             .streams = m->streams});

@@ -210,11 +210,13 @@ static void puback_take(uplink *u, const mqtt_ack *ack) {
         (void)drain_acked(u, place);
         return;
     }
-    uplink_detail(u, "PUBACK 0x%02x %s", ack->reason, mqtt_reason_name(ack->reason));
     if (refusal_is_final(ack->reason)) {
-        (void)drain_refused(u, place);
+        const char *said = mqtt_reason_name(ack->reason);
+        bool large = ack->reason == MQTT_REASON_PACKET_TOO_LARGE;
+        (void)drain_refused(u, place, large ? UPLINK_DROP_TOO_LARGE : UPLINK_DROP_REFUSED, said, (u32)strlen(said));
         return;
     }
+    uplink_detail(u, "PUBACK 0x%02x %s", ack->reason, mqtt_reason_name(ack->reason));
     uplink_fail(u, ack->reason == MQTT_REASON_QUOTA_EXCEEDED ? UPLINK_ERROR_QUOTA : UPLINK_ERROR_REFUSED, NULL);
 }
 
@@ -307,9 +309,8 @@ static void suback_take(uplink *u, const mqtt_suback *s) {
     while (down_filter_next(u, &i, &filter, &len) && i <= s->codes.len) {
         u8 code = s->codes.data[i - 1];
         if (code < 0x80) continue;
-        uplink_detail(u, "the remote refuses %.*s: 0x%02x %s", (int)MIN(len, 80u), filter, code,
-                      u->mqtt.codec.version == MQTT_5 ? mqtt_reason_name(code) : "");
-        log_warn("worker %u: uplink %s: %s", u->owner->index, u->conf.name, u->texts.detail);
+        log_warn("worker %u: uplink %s: down: the remote refuses %.*s: 0x%02x %s", u->owner->index, u->conf.name,
+                 (int)MIN(len, 80u), filter, code, u->mqtt.codec.version == MQTT_5 ? mqtt_reason_name(code) : "");
     }
 }
 

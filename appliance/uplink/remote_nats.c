@@ -201,9 +201,12 @@ static void answer_take(uplink *u, const nats_op *op) {
         (void)drain_acked(u, place);
         return;
     }
+    if (ack.err_code == ERR_MESSAGE_TOO_LARGE) {
+        (void)drain_refused(u, place, UPLINK_DROP_TOO_LARGE, ack.text, (u32)strlen(ack.text));
+        return;
+    }
     uplink_detail(u, "jetstream: %s (%u, %u)", ack.text, ack.code, ack.err_code);
-    if (ack.err_code == ERR_MESSAGE_TOO_LARGE) (void)drain_refused(u, place);
-    else uplink_fail(u, UPLINK_ERROR_NOT_STORED, NULL);
+    uplink_fail(u, UPLINK_ERROR_NOT_STORED, NULL);
 }
 
 // --- from the remote ---
@@ -219,7 +222,7 @@ static void message_take(uplink *u, const nats_op *op) {
     counter_add(&u->metrics.received, 1);
     int len = map_topic_of_subject(op->subject.data, op->subject.len, topic, LIMIT_TOPIC_BYTES);
     if (len <= 0) {
-        uplink_dropped(u, UPLINK_DROP_DOWN_TOPIC);
+        uplink_dropped(u, UPLINK_DROP_DOWN_TOPIC, 1, op->subject.data, op->subject.len);
         return;
     }
     in.topic = topic;
@@ -233,7 +236,9 @@ static void message_take(uplink *u, const nats_op *op) {
         }
     }
     // Core NATS delivers at most once; there is nobody who would send it again.
-    if (down_publish(u, &in, NULL) == -EAGAIN) uplink_dropped(u, UPLINK_DROP_DOWN_REFUSED);
+    if (down_publish(u, &in, NULL) == -EAGAIN) {
+        uplink_dropped(u, UPLINK_DROP_DOWN_REFUSED, 1, op->subject.data, op->subject.len);
+    }
 }
 
 static void op_take(uplink *u, const nats_op *op) {

@@ -37,12 +37,20 @@ void uplink_text_set(char *to, const char *text) {
 }
 
 void uplink_detail(uplink *u, const char *format, ...) {
-    char text[UPLINK_TEXT_BYTES];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    vsnprintf(u->detail, sizeof(u->detail), format, args);
     va_end(args);
-    uplink_text_set(u->texts.detail, text);
+}
+
+void uplink_dropped(uplink *u, uplink_drop reason, u64 count, const char *what, u32 what_len) {
+    u64 before = counter_get(&u->metrics.drops[reason]), now = before + count;
+    counter_add(&u->metrics.drops[reason], count);
+    bool doubled = before == 0 || (count > 0 && 63 - __builtin_clzll(before) != 63 - __builtin_clzll(now));
+    if (uplink_drop_text(reason) == NULL || !doubled) return;
+    log_warn("worker %u: uplink %s: %s: %s%s%.*s%s; %llu so far", u->owner->index, u->conf.name,
+             uplink_drop_name(reason), uplink_drop_text(reason), what_len > 0 ? " (" : "", (int)MIN(what_len, 120u),
+             what_len > 0 ? what : "", what_len > 0 ? ")" : "", (unsigned long long)now);
 }
 
 static void timer_set(uplink *u, u64 after_ns) {
@@ -187,6 +195,7 @@ static void check_later(uplink *u) {
 static uplink_event do_open(uplink *u) {
     u->up_ns = u->owner->now_ns;
     u->ping_ns = 0;
+    u->detail[0] = '\0'; // of files that this URL does not need
     u->progress_ns = u->acked_ns = u->owner->now_ns;
     u->taken_pos = u->taken_ns = 0;
     u->acked_before = counter_get(&u->metrics.acked);
@@ -305,7 +314,9 @@ static uplink_event do_choose(uplink *u) {
     }
     log_warn("worker %u: uplink %s: %s: %s (%s%s%s); next attempt in %llu ms", u->owner->index, u->conf.name,
              u->texts.remote, uplink_error_name(u->error), uplink_error_text(u->error),
-             u->texts.detail[0] != '\0' ? "; " : "", u->texts.detail, (unsigned long long)(wait_ns / NS_PER_MS));
+             u->detail[0] != '\0' ? "; " : "", u->detail, (unsigned long long)(wait_ns / NS_PER_MS));
+    uplink_text_set(u->texts.detail, u->detail);
+    u->detail[0] = '\0';
     timer_set(u, wait_ns);
     return UPLINK_EV_COUNT;
 }

@@ -27,17 +27,26 @@ typedef struct uplink uplink;
 typedef struct uplinks uplinks;
 
 // Why a message of the backlog did not go to the remote, and one of the remote's was not published here.
+// X(SYMBOL, "name", "what the log says"); NULL: it is as configured, and no news.
 #define UPLINK_DROPS(X) \
-    X(TOO_LARGE, "too_large") X(TOPIC, "topic") X(REFUSED, "refused") X(EXPIRED, "expired") \
-    X(LOOP, "loop") X(QOS0_BACKLOG, "qos0_backlog") X(RETENTION, "retention") \
-    X(DOWN_LOOP, "down_loop") X(DOWN_TOPIC, "down_topic") X(DOWN_REFUSED, "down_refused")
+    X(TOO_LARGE, "too_large", "over the remote's maximum, left out") \
+    X(TOPIC, "topic", "no topic or subject of the remote can be made of it, left out") \
+    X(REFUSED, "refused", "the remote refuses it for good, left out") \
+    X(EXPIRED, "expired", "its expiry interval has passed, left out") \
+    X(LOOP, "loop", NULL) \
+    X(QOS0_BACKLOG, "qos0_backlog", NULL) \
+    X(RETENTION, "retention", "gone by the stream's bounds before it was sent") \
+    X(DOWN_LOOP, "down_loop", NULL) \
+    X(DOWN_TOPIC, "down_topic", "from the remote: nothing can be published here under its topic") \
+    X(DOWN_REFUSED, "down_refused", "from the remote: no room here")
 typedef enum uplink_drop {
-#define UPLINK_DROP_ENUM(symbol, name) UPLINK_DROP_##symbol,
+#define UPLINK_DROP_ENUM(symbol, name, text) UPLINK_DROP_##symbol,
     UPLINK_DROPS(UPLINK_DROP_ENUM)
 #undef UPLINK_DROP_ENUM
         UPLINK_DROP_COUNT
 } uplink_drop;
 const char *uplink_drop_name(u32 drop);
+const char *uplink_drop_text(u32 drop); // NULL: nobody need be told
 
 // Single writer (the owner), any reader.
 typedef struct uplink_metrics {

@@ -128,6 +128,7 @@ struct uplink {
     timer_node save_timer, pump_timer;
     u64 rate_ns;            // rate: time up to which it is used
     uplink_metrics metrics;
+    char detail[UPLINK_TEXT_BYTES]; // of the attempt or connection under way (uplink_detail)
     uplink_texts texts;
 };
 
@@ -149,11 +150,12 @@ void uplink_event_run(uplink *u, uplink_event event);
 // Ends the attempt or connection. detail may be NULL.
 void uplink_fail(uplink *u, uplink_error error, const char *detail);
 void uplink_resolve_drop(uplink *u); // look-ups under way
+// What is known of the failure that follows; told and published with it, then forgotten.
 void uplink_detail(uplink *u, const char *format, ...) PRINTF_LIKE(2, 3);
 void uplink_text_set(char *to, const char *text); // UPLINK_TEXT_BYTES
-static inline void uplink_dropped(uplink *u, uplink_drop reason) {
-    counter_add(&u->metrics.drops[reason], 1);
-}
+// Counts messages that were left out. The log tells of the 1st, 2nd, 4th, 8th, ... of a reason: never silent, never a
+// flood. what: a topic, or what the remote said; NULL: nothing is known.
+void uplink_dropped(uplink *u, uplink_drop reason, u64 count, const char *what, u32 what_len);
 static inline bool uplink_is_up(const uplink *u) {
     return u->state == UPLINK_UP && u->conn != NULL && u->conn->reason == CLOSE_NONE;
 }
@@ -180,9 +182,9 @@ void uplink_restart_if_wanted(uplink *u);
 void drain_open(uplink *u);              // the connection is up
 void drain_close(uplink *u);             // it is not any more
 void drain_pump(uplink *u);              // sends what may be sent
-// The remote has taken it, or refuses it for good. False: there is no such message.
+// The remote has taken it, or refuses it for good (what: it has said). False: there is no such message.
 bool drain_acked(uplink *u, u32 place);
-bool drain_refused(uplink *u, u32 place);
+bool drain_refused(uplink *u, u32 place, uplink_drop reason, const char *what, u32 what_len);
 bool drain_is_overdue(const uplink *u);  // for ack_timeout the oldest one has waited and nothing has moved
 void drain_stop(uplink *u);              // saves the offset
 void drain_lag(uplink *u);               // brings the metrics up to date

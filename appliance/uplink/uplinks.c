@@ -16,11 +16,20 @@
 
 const char *uplink_drop_name(u32 drop) {
     static const char *const names[] = {
-#define UPLINK_DROP_ROW(symbol, name) name,
+#define UPLINK_DROP_ROW(symbol, name, text) name,
         UPLINK_DROPS(UPLINK_DROP_ROW)
 #undef UPLINK_DROP_ROW
     };
     return drop < ARRAY_LEN(names) ? names[drop] : "unknown";
+}
+
+const char *uplink_drop_text(u32 drop) {
+    static const char *const texts[] = {
+#define UPLINK_DROP_ROW(symbol, name, text) text,
+        UPLINK_DROPS(UPLINK_DROP_ROW)
+#undef UPLINK_DROP_ROW
+    };
+    return drop < ARRAY_LEN(texts) ? texts[drop] : "unknown";
 }
 
 // --- settings ---
