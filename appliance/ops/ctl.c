@@ -36,7 +36,7 @@ static const char usage[] =
     "  streams [NAME]               streams, or one with its partitions and consumers\n"
     "  streams read NAME            its messages: --from WHERE, --limit N, --wait TIME, --follow, --partition N\n"
     "  streams forget NAME CONSUMER a named consumer's place\n"
-    "  uplinks                      remote brokers: state, backlog, last error, on each worker\n"
+    "  uplinks                      remote brokers: state, backlog, drops, last error, on each worker\n"
     "  tls                          certificates of the listeners, and when they end\n"
     "  conn ID                      one connection: state, queues, timers, last events\n"
     "  kick ID                      end a connection\n"

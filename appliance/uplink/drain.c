@@ -222,7 +222,7 @@ static int send_one(uplink *u, uplink_message *m) {
     }
     if (result != 0) return result;
     window_push(&u->window, &(window_entry){.pos = m->pos, .time_ms = m->time_ms, .sent_ns = u->owner->now_ns,
-                                            .streams = m->streams});
+                                            .subject = u->nats.subject, .streams = m->streams});
     ranges_sent(&u->ranges, m->pos);
     u->sent_high = MAX(u->sent_high, m->pos);
     counter_add(&u->metrics.sent, 1);

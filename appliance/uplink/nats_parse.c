@@ -130,6 +130,79 @@ const char *nats_fault_text(int fault) {
     return index < ARRAY_LEN(texts) ? texts[index] : "unknown";
 }
 
+// --- what is not permitted ---
+
+static bool begins_with(nats_text text, const char *with) {
+    size_t len = strlen(with);
+    return text.len >= len && same_word(text.data, (u32)len, with);
+}
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    c = upper(c);
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+// The character behind a backslash. Bytes of out (at most 4), or 0: not an escape. *at moves behind it.
+static u32 escape_read(nats_text t, u32 *at, char out[4]) {
+    static const char simple[][2] = {{'"', '"'}, {'\\', '\\'}, {'a', '\a'}, {'b', '\b'}, {'f', '\f'},
+                                     {'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'v', '\v'}};
+    if (*at >= t.len) return 0;
+    char kind = t.data[(*at)++];
+    for (u32 i = 0; i < ARRAY_LEN(simple); i++) {
+        if (simple[i][0] != kind) continue;
+        out[0] = simple[i][1];
+        return 1;
+    }
+    u32 digits = kind == 'x' ? 2 : kind == 'u' ? 4 : kind == 'U' ? 8 : 0, value = 0;
+    if (digits == 0 || t.len - *at < digits) return 0;
+    for (u32 i = 0; i < digits; i++) {
+        int digit = hex_digit(t.data[(*at)++]);
+        if (digit < 0) return 0;
+        value = value << 4 | (u32)digit;
+    }
+    if (kind == 'x' || value < 0x80) {
+        out[0] = (char)value;
+        return value < 0x100 ? 1 : 0;
+    }
+    if (value > 0x10ffff) return 0;
+    u32 more = value < 0x800 ? 1 : value < 0x10000 ? 2 : 3; // RFC 3629
+    static const u8 first[] = {0, 0xc0, 0xe0, 0xf0};
+    for (u32 i = more; i > 0; i--, value >>= 6) out[i] = (char)(0x80 | (value & 0x3f));
+    out[0] = (char)(first[more] | value);
+    return more + 1;
+}
+
+// From behind the opening quote to the closing one.
+static bool quoted_read(nats_text t, char *out, u32 out_bytes, u32 *out_len) {
+    u32 used = 0;
+    for (u32 at = 0; at < t.len && t.data[at] != '"';) {
+        char c[4] = {t.data[at++]};
+        u32 len = c[0] == '\\' ? escape_read(t, &at, c) : 1;
+        if (len == 0 || len > out_bytes - used) return false;
+        memcpy(out + used, c, len);
+        used += len;
+        if (at == t.len) return false;
+    }
+    *out_len = used;
+    return used > 0;
+}
+
+nats_denial nats_denied(nats_text error, char *out, u32 out_bytes, u32 *out_len) {
+    static const struct {
+        const char *text;
+        nats_denial denial;
+    } kinds[] = {{"PERMISSIONS VIOLATION FOR PUBLISH TO \"", NATS_DENIED_PUBLISH},
+                 {"PERMISSIONS VIOLATION FOR SUBSCRIPTION TO \"", NATS_DENIED_SUBSCRIBE}};
+    for (u32 i = 0; i < ARRAY_LEN(kinds); i++) {
+        if (!begins_with(error, kinds[i].text)) continue;
+        u32 head = (u32)strlen(kinds[i].text);
+        nats_text left = {error.data + head, error.len - head};
+        return quoted_read(left, out, out_bytes, out_len) ? kinds[i].denial : NATS_DENIED_NOTHING;
+    }
+    return NATS_DENIED_NOTHING;
+}
+
 // --- headers ---
 
 // The line at *at without its CR LF; false at the end.

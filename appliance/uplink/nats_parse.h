@@ -52,6 +52,16 @@ typedef enum nats_fault {
 int nats_parse(const u8 *data, u32 len, u32 payload_bytes_max, nats_op *out, u32 *need);
 const char *nats_fault_text(int fault); // of the negative value
 
+typedef enum nats_denial {
+    NATS_DENIED_NOTHING,
+    NATS_DENIED_PUBLISH,
+    NATS_DENIED_SUBSCRIBE,
+} nats_denial;
+// Reads an -ERR: Permissions Violation for Publish to "a.b", for Subscription to "c.>". The connection goes on.
+// The subject is written to out, without the escapes of Go's %q, which the server quotes it with.
+// NATS_DENIED_NOTHING: another error, or a subject that can not be read or is longer than out_bytes.
+nats_denial nats_denied(nats_text error, char *out, u32 out_bytes, u32 *out_len);
+
 // The status in the first line of headers ("NATS/1.0 503 No Responders"); 0: none.
 u32 nats_header_status(nats_text headers);
 // Walks the headers: false at the end. *at is 0 to begin. Names and values as they stand, blanks around the

@@ -13,6 +13,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "base/siphash.h"
 #include "net/conn.h"
 #include "net/tls.h"
 #include "uplink/uplink_internal.h"
@@ -134,7 +135,28 @@ static bool begins(nats_text text, const char *with) {
     return true;
 }
 
+static u64 subject_hash(const char *subject, u32 len) {
+    return siphash24(siphash_process_key(), subject, len);
+}
+
+// What the server does not permit, and goes on: a message's subject ends that message, as a broker's refusal does; a
+// filter of `down` is not heard. False: any other error.
+static bool denial_take(uplink *u, nats_text text) {
+    char *subject = u->all->topic;
+    u32 len = 0, place;
+    nats_denial denial = nats_denied(text, subject, LIMIT_TOPIC_BYTES, &len);
+    if (denial == NATS_DENIED_PUBLISH && window_find_subject(&u->window, subject_hash(subject, len), &place)) {
+        return drain_refused(u, place, UPLINK_DROP_REFUSED, text.data, text.len);
+    }
+    bool inbox = len >= u->nats.inbox_len && memcmp(subject, u->nats.inbox, u->nats.inbox_len) == 0;
+    if (denial != NATS_DENIED_SUBSCRIBE || inbox) return false;
+    log_warn("worker %u: uplink %s: down: the remote refuses %.*s", u->owner->index, u->conf.name, (int)MIN(len, 80u),
+             subject);
+    return true;
+}
+
 static void error_take(uplink *u, nats_text text) {
+    if (denial_take(u, text)) return;
     uplink_error error = begins(text, "authorization") || begins(text, "user authentication") ||
                                  begins(text, "authentication") || begins(text, "account")
                              ? UPLINK_ERROR_BAD_CREDENTIALS
@@ -161,6 +183,7 @@ static int publish(uplink *u, const uplink_message *m, const char *topic, u32 to
     if (need > sizeof(room) && (head = worker_buf_alloc(u->owner, need, &size)) == NULL) return -ENOMEM;
     int len = nats_write_publish_head(m, subject, (u32)subject_len, reply, id, u->via, head, size);
     int result = len < 0 ? -EINVAL : 0;
+    u->nats.subject = subject_hash(subject, (u32)subject_len);
     // The server's limit covers headers and payload; the first line is not far from nothing.
     if (result == 0 && (u64)(u32)len + m->payload_len > u->nats.payload_max) result = -EMSGSIZE;
     if (result == 0) {

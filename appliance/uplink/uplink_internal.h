@@ -56,6 +56,7 @@ typedef struct uplink_nats {
     u32 in_used, in_size;
     u32 need;             // bytes of it at least
     u32 payload_max;      // what the server takes
+    u64 subject;          // hash of the subject that was published on last (window_entry.subject)
     bool greeted;         // INFO has been answered
     bool sealed;          // TLS was begun: what came in the clear counts no more
     u32 inbox_len;

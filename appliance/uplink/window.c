@@ -36,6 +36,14 @@ bool window_ack(window *w, u32 place) {
     return true;
 }
 
+bool window_find_subject(const window *w, u64 subject, u32 *place) {
+    for (u32 i = 0; i < w->count; i++) {
+        *place = (w->first + i) % w->size;
+        if (w->entries[*place].subject == subject && !w->entries[*place].done) return true;
+    }
+    return false;
+}
+
 bool window_pop(window *w, window_entry *out) {
     if (w->count == 0 || !w->entries[w->first].done) return false;
     *out = w->entries[w->first];

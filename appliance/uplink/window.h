@@ -16,6 +16,7 @@ typedef struct window_entry {
     u64 pos;      // of the record
     u64 sent_ns;  // monotonic
     u64 time_ms;  // UNIX time of the record
+    u64 subject;  // NATS: what an error without its place names it by, as a hash; else 0
     u32 streams;  // how many of the uplink's streams it belongs to
     bool done;
 } window_entry;
@@ -44,6 +45,8 @@ u32 window_next_place(const window *w);
 void window_push(window *w, const window_entry *entry);
 // Acknowledges one. False: there is no such message in flight, or it was acknowledged before.
 bool window_ack(window *w, u32 place);
+// The oldest one with this subject that is not acknowledged. False: there is none. Walks all.
+bool window_find_subject(const window *w, u64 subject, u32 *place);
 // Takes the oldest if it is acknowledged. False: it is not, or there is none.
 bool window_pop(window *w, window_entry *out);
 // Whether a record is among them; walks all.

@@ -77,6 +77,34 @@ def test_user_and_token(run_gateway, server, settings, wrong):
         stored(nats, 1, login=lambda info: keys)
 
 
+def said(gateway, *texts):
+    until(lambda: all(text in gateway.stderr() for text in texts), lambda: f"{texts} in the log: {row(gateway)}", GUARD_S)
+
+
+def test_a_subject_that_is_not_permitted_stops_nothing_else(run_gateway):
+    users = ("{user: all, password: p}, {user: up, password: p, permissions: {publish: {deny: [\"t.no.>\"]}, "
+             "subscribe: {allow: [\"_INBOX.>\", \"cmd.>\"]}}}")
+    with Nats(extra=f"authorization {{ users: [ {users} ] }}\n") as nats:
+        with Client(nats.port, login=lambda info: {"user": "all", "pass": "p"}) as js:
+            js.stream_create("T", ["t.>"])
+            gateway = uplinked(run_gateway, f"nats://127.0.0.1:{nats.port}", user="up", password="p", down=["other/#", "cmd/#"])
+            up(gateway)
+            mosquitto = [needed("mosquitto_pub"), "-h", "127.0.0.1", "-p", str(gateway.address("mqtt")[1]), "-q", "1", "-m", "m", "-t"]
+            for topic in ("t/no/1", "t/1", 't/no/a"\\b \u00e9\u200b', "t/2"):
+                subprocess.run([*mosquitto, topic], check=True, timeout=GUARD_S * 4)
+            js.wait_count("T", 2)
+            until(lambda: row(gateway)["lag_messages"] == 0, lambda: f"drained: {row(gateway)}", GUARD_S)
+            assert row(gateway)["dropped"] == {"refused": 2} and row(gateway)["retries"] == 0, row(gateway)
+            assert [js.stream_message("T", n)[0] for n in (1, 2)] == ["t.1", "t.2"]
+            said(gateway, "down: the remote refuses other.>", 'Permissions Violation for Publish to "t.no.1"); 1 so far')
+            table = subprocess.run([gateway.command[0], "ctl", "--socket", gateway.settings["ctl_socket"], "uplinks"], text=True,
+                                   capture_output=True, timeout=GUARD_S, check=True).stdout
+            assert "DROPPED" in table and "refused 2" in table, table
+            with Client(nats.port, login=lambda info: {"user": "all", "pass": "p"}) as other:  # the other filter is in force
+                other.publish("cmd.go", b"now")
+            until(lambda: row(gateway)["received"] == 1, lambda: f"received: {row(gateway)}", GUARD_S)
+
+
 def test_nkey(run_gateway, tmp_path):
     key, other = Nkey("user"), Nkey("user")
     path = write(tmp_path / "user.nk", other.seed + "\n")

@@ -34,6 +34,10 @@ static void operations(const u8 *data, u32 len) {
         CHECK((u32)taken <= len - at);
         CHECK(op.payload_len <= PAYLOAD_MAX && op.subject.len <= NATS_SUBJECT_BYTES_MAX);
         if (op.payload_len > 0) CHECK(op.payload >= data + at && op.payload + op.payload_len <= data + at + taken);
+        char subject[64];
+        u32 subject_len = 0;
+        nats_denial denial = nats_denied(op.text, subject, sizeof(subject), &subject_len);
+        if (denial != NATS_DENIED_NOTHING) CHECK(subject_len > 0 && subject_len <= sizeof(subject));
         (void)nats_header_status(op.headers);
         while (nats_header_next(op.headers, &header, &name, &value)) CHECK(header <= op.headers.len);
         at += (u32)taken;

@@ -121,6 +121,41 @@ static void test_faults(void **state) {
     free(endless);
 }
 
+static void expect_denied(const char *error, nats_denial denial, const char *subject) {
+    char out[16];
+    u32 len = 0, bytes = (u32)strlen(error);
+    char *exact = malloc(bytes);
+    memcpy(exact, error, bytes);
+    assert_int_equal(nats_denied((nats_text){exact, bytes}, out, sizeof(out), &len), denial);
+    if (denial != NATS_DENIED_NOTHING) expect_text((nats_text){out, len}, subject);
+    free(exact);
+}
+
+static void test_denials(void **state) {
+    (void)state;
+    static const char publish[] = "Permissions Violation for Publish to ", subscribe[] =
+        "Permissions Violation for Subscription to ";
+    static const struct {
+        const char *quoted, *subject; // NULL: can not be read
+    } cases[] = {{"\"a.b\"", "a.b"}, {"\"a\\\"b\\\\\"", "a\"b\\"},
+                 {"\"\\u200b.\\U0001F600\"", "\xe2\x80\x8b.\xf0\x9f\x98\x80"},
+                 {"\"\\u00e9\\xff\\t\"", "\xc3\xa9\xff\t"}, {"\"0123456789abcdef\"", "0123456789abcdef"},
+                 {"\"0123456789abcdefg\"", NULL}, {"\"a", NULL}, {"\"", NULL}, {"", NULL}, {"a", NULL}, {"\"\"", NULL},
+                 {"\"\\", NULL}, {"\"\\q\"", NULL}, {"\"\\u12", NULL}, {"\"\\u12g4\"", NULL},
+                 {"\"\\UFFFFFFFF\"", NULL}};
+    for (u32 i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[128];
+        bool read = cases[i].subject != NULL;
+        snprintf(text, sizeof(text), "%s%s", publish, cases[i].quoted);
+        expect_denied(text, read ? NATS_DENIED_PUBLISH : NATS_DENIED_NOTHING, cases[i].subject);
+        snprintf(text, sizeof(text), "%s%s using queue \"q\"", subscribe, cases[i].quoted);
+        if (read) expect_denied(text, NATS_DENIED_SUBSCRIBE, cases[i].subject);
+    }
+    expect_denied("permissions violation for publish to \"a\"", NATS_DENIED_PUBLISH, "a");
+    expect_denied("Authorization Violation", NATS_DENIED_NOTHING, NULL);
+    expect_denied("", NATS_DENIED_NOTHING, NULL);
+}
+
 static void test_json(void **state) {
     (void)state;
     static const char text[] = "{\"server_name\":\"n1\",\"max_payload\":1048576,\"headers\":true,"
@@ -215,6 +250,7 @@ static void test_publish(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_operations), cmocka_unit_test(test_messages), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_denials),
         cmocka_unit_test(test_json),       cmocka_unit_test(test_connect),  cmocka_unit_test(test_publish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

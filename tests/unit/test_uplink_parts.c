@@ -165,8 +165,13 @@ static void test_window_hands_out_rows_only(void **state) {
     assert_false(window_ack(&w, 0)); // free
     assert_false(window_ack(&w, 4)); // no such place
     assert_int_equal(window_next_place(&w), 0);
-    window_push(&w, &(window_entry){.pos = 50});
+    window_push(&w, &(window_entry){.pos = 50, .subject = 7});
+    u32 place = 9;
+    assert_true(window_find_subject(&w, 7, &place));
+    assert_int_equal(place, 0);
+    assert_false(window_find_subject(&w, 8, &place));
     assert_true(window_ack(&w, 0));
+    assert_false(window_find_subject(&w, 7, &place)); // acknowledged
     assert_true(window_ack(&w, 3));
     assert_true(window_pop(&w, &e) && window_pop(&w, &e));
     assert_int_equal(e.pos, 50);
