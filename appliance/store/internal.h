@@ -212,6 +212,9 @@ int segment_roll(store *s, u32 flags);
 int segment_first(store *s, u32 flags);             // an active segment is needed
 void segments_turn(store *s);                       // spares
 void segments_prepare(store *s);
+// After that: a log that was not stopped in order and is full goes on in its last segment. A new one would be of the
+// reserve, which would be used up by a few kills in a row.
+void segments_go_on(store *s);
 bool segments_can_roll(const store *s, u32 flags, int *error);
 void segment_release(store *s, segment *seg);       // nothing in it is needed
 u32 segments_max(const store *s);

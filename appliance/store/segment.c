@@ -276,6 +276,56 @@ static int roll_refused(store *s, int error) {
     return error;
 }
 
+// Begun or gone on with out of the reserve: it is not for ordinary records, or they would use up the rest of it.
+static void reserve_note(store *s) {
+    int error;
+    bool reserved =
+        s->spare_count < LIMIT_STORE_RESERVE_SEGMENTS && !segments_can_roll(s, 0, &error) && error == -ENOSPC;
+    if (!reserved) return;
+    s->in_reserve = true;
+    roll_refused(s, -ENOSPC);
+}
+
+// Zeros from the end of what counts to that of the file, on disk. In the sector in which that end lies what was good
+// stands behind nothing but what was begun and never acknowledged; a commit that was finished ends with zeros there.
+static int rest_clear(const store *s, const segment *seg) {
+    static u8 zeros[1u << 16]; // not const: that would be 64 KiB of the file
+    u8 first[SECTOR_BYTES];
+    u64 at = align_up_u64(seg->end, SECTOR_BYTES), bytes = seg->base + seg->bytes - at;
+    u32 partial = (u32)(at - seg->end);
+    i64 got = s->disk->ops->read(s->disk, seg->file, first, partial, seg->end - seg->base);
+    if (got != partial) return got < 0 ? (int)got : -EIO;
+    if (memcmp(first, zeros, partial) != 0) {
+        int result = s->disk->ops->write(s->disk, seg->file, zeros, partial, seg->end - seg->base);
+        if (result < 0) return result;
+    }
+    while (bytes > 0) {
+        size_t n = (size_t)MIN(bytes, (u64)sizeof(zeros));
+        int result = s->disk->ops->write(s->disk, seg->file, zeros, n, at - seg->base);
+        if (result < 0) return result;
+        at += n;
+        bytes -= n;
+    }
+    return s->disk->ops->sync(s->disk, seg->file);
+}
+
+void segments_go_on(store *s) {
+    segment *last = s->rolled;
+    int error;
+    if (s->active != NULL || last == NULL || segments_can_roll(s, 0, &error)) return;
+    if (last->bytes != s->config.segment_bytes || last->index_pos != 0 || last->bad) return;
+    int result = rest_clear(s, last);
+    if (result < 0) {
+        log_warn("log of worker %u: segment %u: can not be gone on with: %s", s->config.worker, last->number,
+                 errno_name(result));
+        return;
+    }
+    log_info("log of worker %u: full: segment %u is gone on with", s->config.worker, last->number);
+    s->rolled = NULL;
+    s->active = last;
+    reserve_note(s);
+}
+
 int segment_first(store *s, u32 flags) {
     int error;
     if (!segments_can_roll(s, flags, &error)) return roll_refused(s, error);
@@ -292,13 +342,7 @@ int segment_first(store *s, u32 flags) {
     }
     store_trace(s, REC_LOG_ROLL, taken.number, taken.reused);
     if (taken.reused) counter_add(&s->metrics.segments_reused, 1);
-    // Begun out of the reserve: it is not for ordinary records, or they would use up the rest of it.
-    bool reserved =
-        s->spare_count < LIMIT_STORE_RESERVE_SEGMENTS && !segments_can_roll(s, 0, &error) && error == -ENOSPC;
-    if (reserved) {
-        s->in_reserve = true;
-        roll_refused(s, -ENOSPC);
-    }
+    reserve_note(s);
     s->active = seg;
     s->next_base = seg->base + seg->bytes;
     s->tail = seg->base + SEGMENT_HEAD_BYTES;

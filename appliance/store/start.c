@@ -58,6 +58,7 @@ int store_start(store *s) {
     int result = store_recover(s);
     if (result < 0) return result;
     segments_prepare(s);
+    segments_go_on(s);
     s->started = true;
     s->reclaim_next_ns = s->now_ns;
     // A long way back to the checkpoint was read now and would be again: the next one is nearer.

@@ -126,6 +126,50 @@ static void test_full_log_refuses_by_name_and_resumes(void **state) {
     rig_destroy(g);
 }
 
+// Each start would begin a segment of the reserve; what frees space has to find room after any number of them.
+static void test_kills_of_a_full_log(void **state) {
+    (void)state;
+    for (u64 seed = 0; seed < 8; seed++) {
+        disk_sim_config config = {.seed = seed, .torn_per_mille = 200};
+        rig *g = rig_create(seed, 8 * RIG_SEGMENT, &config);
+        rig_open(g);
+        for (u32 i = 0; i < 40000 && g->refused_full == 0; i++) {
+            rig_append(g, 2000);
+            if (i % 16 == 0) rig_settle(g);
+        }
+        assert_true(g->refused_full > 0);
+        u64 next = 1;
+        for (u32 kill = 0; kill < 12; kill++) {
+            assert_int_equal(rig_drop(g, next++), 0);
+            rig_settle(g);
+            disk_sim_cut_after(g->sim, 1 + (seed + kill) % 3);
+            for (u32 i = 0; i < 3; i++) (void)rig_drop(g, next++);
+            rig_settle(g);
+            // The power goes again while the rest of the segment is cleared.
+            for (u32 start = 0; start < 2; start++) {
+                rig_close(g, false);
+                disk_sim_restart(g->sim);
+                disk_sim_cut_after(g->sim, start == 0 ? 1 + (kill * 5 + seed) % 20 : UINT64_MAX / 2);
+                rig_open(g);
+            }
+            rig_check(g, true);
+            while (!g->items[next].live) next++;
+            rig_settle(g);
+        }
+        for (u64 id = 1; id < g->next_id; id++) {
+            if (g->items[id].live) assert_int_equal(rig_drop(g, id), 0);
+            if (id % 16 == 0) rig_settle(g);
+        }
+        for (u32 i = 0; i < 60; i++) {
+            rig_turn(g, NS_PER_S);
+            rig_settle(g);
+        }
+        assert_int_equal(counter_get(&store_metrics_get(g->s)->state), STORE_STATE_OK);
+        assert_int_equal(rig_append(g, 2000), 0);
+        rig_destroy(g);
+    }
+}
+
 static void test_failed_sync_loses_nothing(void **state) {
     (void)state;
     rig *g = rig_create(3, 12 * RIG_SEGMENT, NULL);
@@ -519,7 +563,7 @@ int main(void) {
     const struct CMUnitTest simulated[] = {
         cmocka_unit_test(test_reclaim_copies_what_lives),
         cmocka_unit_test(test_copies_are_found_before_they_are_on_disk),
-        cmocka_unit_test(test_full_log_refuses_by_name_and_resumes),
+        cmocka_unit_test(test_full_log_refuses_by_name_and_resumes), cmocka_unit_test(test_kills_of_a_full_log),
         cmocka_unit_test(test_failed_sync_loses_nothing),
         cmocka_unit_test(test_failed_checkpoint_lets_the_worker_sleep),
         cmocka_unit_test(test_stop_while_a_record_is_read),
