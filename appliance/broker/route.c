@@ -15,6 +15,8 @@
 #include "broker/route.h"
 #include "store/streams.h"
 
+#define RECORD_HEAD_GUESS 512u // of a message record: more only with many that wait for it
+
 typedef struct routing {
     publication *p;
     route_match match;
@@ -62,6 +64,16 @@ static void pick_choose(broker *b, routing *r, share_group *g, route_pick *pick)
 static int picks_room(const broker *b, const routing *r) {
     if (!r->picks_kept) return 0;
     int result = store_room(b->durable.log, STORE_KEEP, r->p->topic_len + r->p->props_len + r->p->payload_len);
+    return result == -ENOSPC ? -EDQUOT : result;
+}
+
+// Whether the log takes a retained message and, behind it, what else there is of it. With room for the first alone the
+// message would be refused and retained.
+static int kept_room(const broker *b, const routing *r) {
+    if (r->keeper != (int)b->owner->index || r->p->qos == 0) return 0;
+    u32 one = r->p->topic_len + r->p->props_len + r->p->payload_len + RECORD_HEAD_GUESS;
+    int result = store_room(b->durable.log, STORE_KEEP, one * 2);
+    if (result == -EMSGSIZE) result = 0; // no record is so large, two of them are: each finds its own place
     return result == -ENOSPC ? -EDQUOT : result;
 }
 
@@ -191,6 +203,7 @@ static int prepare(broker *b, routing *r, bool owed) {
         result = waits ? -EAGAIN : picks_room(b, r);
         if (result == 0) result = waits_make(b, r, owed);
     }
+    if (result == 0 && log) result = kept_room(b, r);
     if (result == 0 && log) result = streams_admit(b, r);
     if (result == 0) result = keep_here(b, r); // near the end: what is refused is not stored either
     if (result == 0 && log) result = write_here(b, r);

@@ -218,3 +218,18 @@ def test_a_full_log_refuses_by_name_and_recovers(start):
             assert int(s.message().payload.split()[0]) == i
         s.bye()
     until(lambda: p.publish("t", b"0", 1) == 0, "messages are taken again", 30, 0.2)
+
+
+@pytest.mark.parametrize("size", [150_000, 200_000, 230_000, 260_000])
+def test_what_a_full_log_refuses_is_not_retained(start, size):
+    """The retained message and the one that waits are a record each: there may be room for the first of them only."""
+    gateway = start(settings={"log_max": "16m"})
+    away(gateway, "full")
+    p = Client(gateway.address("mqtt")).hello()
+    accepted = 0
+    while p.publish("t", b"%d " % accepted + b"x" * size, 1, retain=True) == 0:
+        accepted += 1
+        assert accepted < 5000, "the log is never full"
+    reader = Client(gateway.address("mqtt")).hello()
+    reader.subscribe("t")
+    assert int(reader.message().payload.split()[0]) == accepted - 1
