@@ -42,6 +42,20 @@ static long holder_of(int fd) {
     return n > 0 ? strtol(text, NULL, 10) : 0;
 }
 
+static int lock_failed(const char *path, int fd, int error, char *why, size_t why_bytes) {
+    long pid = holder_of(fd);
+    close(fd);
+    if (error == EWOULDBLOCK) {
+        snprintf(why, why_bytes,
+                 "data_dir %s is in use by another gateway, process %ld: stop it, or give this one a data_dir "
+                 "of its own",
+                 path, pid);
+        return -EBUSY;
+    }
+    snprintf(why, why_bytes, "data_dir %s: can not be locked: %s", path, errno_name(error));
+    return -error;
+}
+
 int data_dir_lock(const char *path, char *why, size_t why_bytes) {
     char name[320], text[32];
     snprintf(name, sizeof(name), "%s/lock", path);
@@ -51,24 +65,19 @@ int data_dir_lock(const char *path, char *why, size_t why_bytes) {
         snprintf(why, why_bytes, "data_dir %s: its lock can not be opened: %s", path, errno_name(error));
         return -error;
     }
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        int error = errno;
-        long pid = holder_of(fd);
-        close(fd);
-        if (error == EWOULDBLOCK) {
-            snprintf(why, why_bytes,
-                     "data_dir %s is in use by another gateway, process %ld: stop it, or give this one a data_dir "
-                     "of its own",
-                     path, pid);
-            return -EBUSY;
-        }
-        snprintf(why, why_bytes, "data_dir %s: can not be locked: %s", path, errno_name(error));
-        return -error;
-    }
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) return lock_failed(path, fd, errno, why, why_bytes);
     int n = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
     bool written = ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) == n;
     (void)written; // only for people: the lock itself holds
     return 0;      // the descriptor stays open as long as the process lives
+}
+
+int data_dir_lock_reading(const char *path, char *why, size_t why_bytes) {
+    char name[320];
+    snprintf(name, sizeof(name), "%s/lock", path);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_SH | LOCK_NB) == 0) return 0;
+    return lock_failed(path, fd, errno, why, why_bytes);
 }
 
 // --- layout ---
@@ -174,6 +183,27 @@ static int dirs_make(const data_dir *d, char *why, size_t why_bytes) {
     return result;
 }
 
+static bool layout_newest(data_dir *d) {
+    layout slots[2], *newest = NULL;
+    for (u32 i = 0; i < 2; i++) {
+        if (layout_read(d, i, &slots[i]) && (newest == NULL || slots[i].generation > newest->generation))
+            newest = &slots[i];
+    }
+    if (newest == NULL) return false;
+    d->generation = newest->generation;
+    d->next_log = newest->next_log;
+    d->workers = newest->workers;
+    d->first_log = newest->first_log;
+    memcpy(d->key, newest->key, sizeof(d->key));
+    return true;
+}
+
+bool data_dir_look(data_dir *d, const char *path, disk *from) {
+    *d = (data_dir){.disk = from};
+    snprintf(d->path, sizeof(d->path), "%s", path);
+    return layout_newest(d);
+}
+
 int data_dir_open(data_dir *d, const char *path, disk *from, u32 workers, char *why, size_t why_bytes) {
     char dir[340];
     ASSERT(workers >= 1 && workers <= LIMIT_WORKERS_MAX);
@@ -186,20 +216,7 @@ int data_dir_open(data_dir *d, const char *path, disk *from, u32 workers, char *
         return result;
     }
     if (result == 0) from->ops->sync_dir(from, path);
-    layout slots[2], *newest = NULL;
-    for (u32 i = 0; i < 2; i++) {
-        if (layout_read(d, i, &slots[i]) && (newest == NULL || slots[i].generation > newest->generation))
-            newest = &slots[i];
-    }
-    if (newest != NULL) {
-        d->generation = newest->generation;
-        d->next_log = newest->next_log;
-        d->workers = newest->workers;
-        d->first_log = newest->first_log;
-        memcpy(d->key, newest->key, sizeof(d->key));
-    } else {
-        layout_guess(d);
-    }
+    if (!layout_newest(d)) layout_guess(d);
     if (d->workers == workers) {
         data_dir_clean(d);
         return dirs_make(d, why, why_bytes);

@@ -24,10 +24,15 @@ typedef struct data_dir {
 // Takes the lock; it is held until the process ends. 0; -EBUSY with a text that names the holder; or -errno
 // with a text.
 int data_dir_lock(const char *path, char *why, size_t why_bytes);
+// For looking only: nobody changes it as long as the process lives. Needs no right to write; where there is no lock to
+// take (nobody was ever there, or it can not be read) there is none. Results as above.
+int data_dir_lock_reading(const char *path, char *why, size_t why_bytes);
 
 // Reads the layout, makes one where there is none, makes the directories of the logs. A layout that can not be
 // read is made anew from the directories that are there. 0 or -errno with a text.
 int data_dir_open(data_dir *d, const char *path, disk *from, u32 workers, char *why, size_t why_bytes);
+// Reads the layout and changes nothing. False: there is none that can be read.
+bool data_dir_look(data_dir *d, const char *path, disk *from);
 void data_dir_log_path(const data_dir *d, u32 log_number, char *out, size_t out_bytes);
 // Converts: every record that is still needed goes to the logs of the workers that its keeper names (`owners`).
 // The new logs count from one write of the layout on; a crash before it leaves the old ones as they were.

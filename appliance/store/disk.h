@@ -38,5 +38,7 @@ struct disk {
 
 // The machine's disk; one for all.
 disk *disk_real(void);
+// The same for looking only: opens nothing for writing, creates nothing. Main thread.
+disk *disk_real_reading(void);
 
 #endif

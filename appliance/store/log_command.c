@@ -21,8 +21,13 @@ static const char usage[] =
     "usage: sluice log verify DIR   reads every record of the logs in the data_dir DIR and reports damage\n"
     "       sluice log dump DIR     prints a line for each record\n"
     "       sluice log repair DIR   makes damaged heads of segments anew, sets aside what can not be read\n"
-    "No gateway may run on DIR. A start does by itself all that is needed to start; repair is for looking first.\n"
+    "No gateway may run on DIR. verify and dump change nothing, and need no right to write. A start does by itself all\n"
+    "that is needed to start; repair is for looking first.\n"
     "Exit status: 0 nothing is wrong; 1 damage was found or repaired; 2 usage; 3 DIR is in use or can not be read.\n";
+
+static disk *disk_for(log_task task) {
+    return task == LOG_REPAIR ? disk_real() : disk_real_reading();
+}
 
 static const char *const kind_names[STORE_KINDS] = {"?",      "message", "session", "retained",
                                                     "stream", "uplink",  "meta"};
@@ -55,7 +60,7 @@ static void read_segment(const segment_file *f, bool is_last, log_task task, tot
     record_view view;
     scan_what what;
     u64 records = 0, damaged = 0;
-    if (scan_begin(&sc, disk_real(), f->file, f->base, f->bytes, f->base + SEGMENT_HEAD_BYTES, f->end) < 0) return;
+    if (scan_begin(&sc, disk_for(task), f->file, f->base, f->bytes, f->base + SEGMENT_HEAD_BYTES, f->end) < 0) return;
     while ((what = scan_next(&sc, &view)) != SCANNED_END) {
         if (what == SCANNED_RECORD) {
             records++;
@@ -116,7 +121,7 @@ static void odd_file(const char *dir, const segment_file *f, log_task task, tota
 
 static int one_log(const char *dir, log_task task, totals *t) {
     segment_files files;
-    int result = segment_files_read(disk_real(), dir, &files);
+    int result = segment_files_read(disk_for(task), dir, &files);
     if (result < 0) {
         fprintf(stderr, "sluice log: %s: %s\n", dir, errno_name(result));
         return result;
@@ -160,15 +165,27 @@ static int all_logs(const char *path, log_task task, totals *t) {
     static log_list logs;
     char dir[PATH_BYTES];
     snprintf(dir, sizeof(dir), "%s/log", path);
-    int result = disk_real()->ops->list(disk_real(), dir, visit_number, &logs);
+    disk *from = disk_for(task);
+    int result = from->ops->list(from, dir, visit_number, &logs);
     if (result < 0) {
         fprintf(stderr, "sluice log: %s: %s: not a data_dir with logs\n", dir, errno_name(result));
         return result;
     }
+    data_dir d;
+    bool known = data_dir_look(&d, path, disk_for(task));
+    if (known) {
+        printf("layout: %u workers, logs %04u to %04u, generation %llu\n", d.workers, d.first_log,
+               d.first_log + d.workers - 1, (unsigned long long)d.generation);
+    } else {
+        t->damaged++;
+        printf("layout: can not be read; a start takes all the logs that are there\n");
+    }
     qsort(logs.numbers, logs.count, sizeof(logs.numbers[0]), by_number);
     for (u32 i = 0; i < logs.count && result == 0; i++) {
         snprintf(dir, sizeof(dir), "%s/log/%04u", path, logs.numbers[i]);
-        result = one_log(dir, task, t);
+        bool used = !known || (logs.numbers[i] >= d.first_log && logs.numbers[i] < d.first_log + d.workers);
+        if (!used) printf("%s: not in the layout; a start removes it\n", dir);
+        else result = one_log(dir, task, t);
     }
     return result;
 }
@@ -186,7 +203,8 @@ int log_command_main(int argc, char **argv) {
     static const char *const names[] = {"verify", "dump", "repair"};
     char why[512];
     log_task task = LOG_VERIFY;
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;
         fputs(usage, stdout);
         return LOG_GOOD;
     }
@@ -200,7 +218,9 @@ int log_command_main(int argc, char **argv) {
         fputs(usage, stderr);
         return LOG_USAGE;
     }
-    if (data_dir_lock(argv[2], why, sizeof(why)) < 0) {
+    int locked = task == LOG_REPAIR ? data_dir_lock(argv[2], why, sizeof(why))
+                                    : data_dir_lock_reading(argv[2], why, sizeof(why));
+    if (locked < 0) {
         fprintf(stderr, "sluice log: %s\n", why);
         return LOG_UNREADABLE;
     }

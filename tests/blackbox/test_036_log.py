@@ -61,6 +61,26 @@ def test_starts_after_a_kill_and_with_a_damaged_file(sluice, make_gateway):
     assert gateway.metric("sluice_store_damaged_total") >= 1
 
 
+def test_verify_and_dump_need_no_right_to_write(sluice, make_gateway):
+    gateway = make_gateway(None, workers=1, listeners=MQTT, settings={"log_max": "96m"}).start()
+    publish_retained(sluice, gateway, 3)
+    gateway.stop()
+    data_dir = gateway.settings["data_dir"]
+    os.mkdir(os.path.join(data_dir, "log", "0099"))  # of a conversion that was cut off
+    script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
+    who = [] if os.geteuid() == 0 else ["-U", "-r"]
+
+    def reading(task):
+        return subprocess.run(["unshare", *who, "-m", "sh", "-c", script, "sh", data_dir, sluice, "log", task, data_dir],
+                              capture_output=True, text=True, timeout=60)
+    looked = reading("verify")
+    assert looked.returncode == 0 and "retained 3" in looked.stdout, (looked.stdout, looked.stderr)
+    assert "layout: 1 workers, logs 0001 to 0001" in looked.stdout and "0099: not in the layout" in looked.stdout
+    assert reading("dump").stdout.count(" retained ") >= 3
+    refused = reading("repair")
+    assert refused.returncode == 3 and "EROFS" in refused.stderr, (refused.stdout, refused.stderr)
+
+
 def test_nothing_is_durable_when_it_is_said_so(make_gateway):
     gateway = make_gateway(None, listeners=MQTT, settings={"durable": "no"}).start()
     assert "store" not in gateway.status()["workers"][0]
@@ -69,4 +89,5 @@ def test_nothing_is_durable_when_it_is_said_so(make_gateway):
 
 def test_usage(sluice):
     assert run(sluice, "log").returncode == 2
+    assert "usage: sluice log verify" in run(sluice, "log", "verify", "--help").stdout
     assert run(sluice, "log", "verify", "/nonexistent").returncode == 3
