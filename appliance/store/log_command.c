@@ -21,8 +21,8 @@ static const char usage[] =
     "usage: sluice log verify DIR   reads every record of the logs in the data_dir DIR and reports damage\n"
     "       sluice log dump DIR     prints a line for each record\n"
     "       sluice log repair DIR   makes damaged heads of segments anew, sets aside what can not be read\n"
-    "No gateway may run on DIR. verify and dump change nothing, and need no right to write. A start does by itself all\n"
-    "that is needed to start; repair is for looking first.\n"
+    "No gateway may run on DIR. verify and dump change nothing, and need no right to write. A start does by itself\n"
+    "all that is needed to start; repair is for looking first.\n"
     "Exit status: 0 nothing is wrong; 1 damage was found or repaired; 2 usage; 3 DIR is in use or can not be read.\n";
 
 static disk *disk_for(log_task task) {

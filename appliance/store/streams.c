@@ -218,6 +218,15 @@ bool streams_find(const streams *s, const char *name, u32 nth, stream_info *out)
     return true;
 }
 
+u64 streams_time_behind(const streams *s, u16 number, u64 pos, u64 *last_ms) {
+    const stream_part *p = stream_part_find(s, number);
+    *last_ms = p == NULL || p->first == p->next ? 0 : p->index.last_time_ms;
+    if (*last_ms == 0) return 0;
+    const stream_mark *m = stream_index_find_pos(&p->index, pos);
+    u32 next = m == NULL ? 0 : (u32)(m - p->index.marks) + 1;
+    return next < p->index.count ? p->index.marks[next].time_ms : 0;
+}
+
 u64 streams_first(const streams *s, u16 number) {
     const stream_part *p = stream_part_find(s, number);
     return p == NULL ? UINT64_MAX : p->first;

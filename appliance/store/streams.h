@@ -75,6 +75,9 @@ typedef struct stream_info {
 bool streams_find(const streams *s, const char *name, u32 nth, stream_info *out);
 // The offset of its oldest message; all before are given up, though their records may be in the log yet.
 u64 streams_first(const streams *s, u16 number);
+// UNIX time in ms, for a lag: about when the oldest of its messages behind pos came; 0 = there is none, or all that is
+// known is that the newest one came at *last_ms.
+u64 streams_time_behind(const streams *s, u16 number, u64 pos, u64 *last_ms);
 // Where a reader of the log has to begin to meet that offset; 0: nothing is there, begin at store_end.
 store_pos streams_position(const streams *s, u16 number, u64 offset);
 

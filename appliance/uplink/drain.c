@@ -65,8 +65,11 @@ void drain_lag(uplink *u) {
     const window_entry *oldest = window_oldest(&u->window);
     if (oldest != NULL) counter_set(&u->metrics.oldest_ms, oldest->time_ms);
     else if (done == count) counter_set(&u->metrics.oldest_ms, 0);
-    // Not read yet: it came since the last look, a second ago.
-    else if (counter_get(&u->metrics.oldest_ms) == 0) counter_set(&u->metrics.oldest_ms, clock_real_ns() / NS_PER_MS);
+    // Not read yet: what it says is of what was sent before, or it is from before the start.
+    else if (counter_get(&u->metrics.oldest_ms) == 0) {
+        u64 now_ms = clock_real_ns() / NS_PER_MS, found_ms = source_time_behind(u, low);
+        counter_set(&u->metrics.oldest_ms, found_ms == 0 ? now_ms : MIN(found_ms, now_ms));
+    }
     counter_set(&u->metrics.lag_messages, count - done);
     counter_set(&u->metrics.lag_bytes, done == count || end <= low ? 0 : end - low - 1);
     counter_set(&u->metrics.in_flight, u->window.count);

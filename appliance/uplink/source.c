@@ -44,6 +44,17 @@ u64 source_count(const uplink *u, bool gone) {
     return count;
 }
 
+u64 source_time_behind(const uplink *u, u64 pos) {
+    u64 oldest_ms = 0, newest_ms = 0;
+    for (u32 i = 0; i < u->stream_count; i++) {
+        u64 last_ms, ms = streams_time_behind(u->owner->streams, u->streams[i], pos, &last_ms);
+        if (ms != 0 && (oldest_ms == 0 || ms < oldest_ms)) oldest_ms = ms;
+        newest_ms = MAX(newest_ms, last_ms);
+    }
+    u64 found_ms = oldest_ms != 0 ? oldest_ms : newest_ms;
+    return found_ms == 0 ? 0 : durable_time(u->owner->broker, pos, found_ms);
+}
+
 static u64 expires_ms(const uplink *u, const store_record *r, const message_record *m) {
     if (m->expiry_s == MESSAGE_EXPIRY_NEVER) return 0;
     return durable_time(u->owner->broker, r->origin, m->published_ms) + m->expiry_s * 1000ull;

@@ -196,6 +196,8 @@ void source_bind(uplink *u);
 // Takes a record apart. False: no message, or of none of its streams.
 bool source_message(const uplink *u, const store_record *r, uplink_message *out);
 // Messages its streams have had, ever; gone: of these, the ones that retention has taken away.
+// UNIX time in ms of the oldest message behind a place of the log, to within an entry of the index; 0 = not known.
+u64 source_time_behind(const uplink *u, u64 pos);
 u64 source_count(const uplink *u, bool gone);
 
 // --- keeper.c ---

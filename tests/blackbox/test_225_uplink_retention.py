@@ -8,7 +8,7 @@ import pytest
 
 from harness.remotes import Collector, Mosquitto, needed
 from harness.streams import client
-from harness.uplink import all_up, view
+from harness.uplink import all_up, drained, view
 from harness.wait import GUARD_S, until
 
 MIB = 1 << 20
@@ -142,3 +142,17 @@ def test_the_disk_stays_bounded(run_gateway, mosquitto):
         until(lambda: len(set(numbers(there))) >= held, "all has come")
         assert list(dict.fromkeys(numbers(there))) == list(range(count - held, count))
         assert dropped(gateway) == {"retention": count - held}
+
+
+def test_the_lag_is_told_after_a_restart_with_the_remote_away(run_gateway, mosquitto):
+    gateway = start(run_gateway, mosquitto.port)
+    all_up(gateway)
+    publish(gateway, 0, 10, size=100)
+    drained(gateway)
+    away(gateway, mosquitto)
+    publish(gateway, 10, 10, size=100)
+    until(lambda: view(gateway)["lag_seconds"] >= 2, "they have waited for two seconds")
+    gateway.crash()
+    gateway.start()
+    row = until(lambda: (lambda r: r if r["lag_messages"] == 10 else None)(view(gateway)), lambda: f"lag: {view(gateway)}")
+    assert row["lag_seconds"] >= 2
