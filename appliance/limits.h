@@ -103,7 +103,7 @@
 #define LIMIT_RETAINED_PAGE_BYTES (64u << 10) // and their bytes; a single larger one goes alone
 
 // --- streams ---
-#define LIMIT_STREAMS_KEPT 256u            // streams of a worker's log, those no longer configured included
+#define LIMIT_STREAMS_KEPT 1024u           // partitions in a worker's log, of streams no longer configured too
 #define LIMIT_STREAM_REFS LIMIT_STREAMS_MAX // streams that one message can belong to
 #define LIMIT_STREAM_MARKS 2048u           // places of a partition that are remembered, however long it is
 #define LIMIT_STREAM_CONSUMERS 1024u       // named consumers of a stream
