@@ -181,8 +181,8 @@ def test_an_uplink_that_leaves_messages_out_makes_room_too(run_gateway):
         drained(gateway)
         for p in publishers:
             taken_at_last(p)
-        dropped = [row["dropped"]["too_large"] for row in view(gateway)["workers"]]
-        assert sum(dropped) > 5
+        rows = view(gateway)["workers"]  # one of them may have had no room for any
+        assert sum(row["dropped"].get("too_large", 0) for row in rows) > 5, rows
 
 
 def test_an_uplink_is_added_and_removed(run_gateway, mosquitto):
