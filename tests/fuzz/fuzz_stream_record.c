@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway.h"
 #include "store/streams_state.h"
 #include "worker.h"
 
@@ -28,18 +29,21 @@ static void state_free(streams *s) {
     for (u32 i = 0; i < s->count; i++) {
         stream_part *p = s->parts[i];
         part_check(p);
-        for (stream_consumer *c = p->consumers, *next; c != NULL; c = next) {
-            next = c->next;
-            free(c);
-        }
+        stream_consumers_free(p);
         stream_index_free(&p->index);
         free(p);
     }
+    for (const stream_part *p = s->heard; p != NULL; p = p->heard_next) {
+        CHECK(stream_is_heard(s, p->number) && p->name[0] != '\0' && strlen(p->name) < LIMIT_NAME_BYTES);
+        CHECK(p->consumer_count <= LIMIT_STREAM_CONSUMERS);
+    }
+    stream_heard_forget(s);
 }
 
 // Records of 1 to 65,536 bytes: two bytes of length in front of each.
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
-    static worker owner;
+    static gateway gw = {.worker_count = 2};
+    static worker owner = {.gw = &gw};
     static streams s;
     memset(&s, 0, sizeof(s));
     s.owner = &owner;
@@ -49,6 +53,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
         data += 2 + len;
         size -= 2 + len;
     }
+    for (u32 i = 0; i < s.count; i++) stream_consumers_take(&s, s.parts[i]);
     state_free(&s);
     return 0;
 }
