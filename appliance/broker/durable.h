@@ -63,6 +63,9 @@ void exchange_on(broker *b, void *context, void (*confirmed)(void *context, stor
 // The last position known of each other worker's log.
 u64 exchange_seen(const broker *b, u32 from);
 void exchange_set_seen(broker *b, u32 from, u64 pos);
+// The same, of those whose retained message is kept here.
+u64 exchange_kept(const broker *b, u32 from);
+void exchange_set_kept(broker *b, u32 from, u64 pos);
 
 // What a message record says as a publication that points into it. Its age is counted by the wall clock; a
 // clock that stands before the time of publishing counts as no age.

@@ -142,8 +142,11 @@ void exchange_returned(broker *b, const parcel *p) {
     end(p->hold);
 }
 
-bool exchange_is_known(const broker *b, const publication *p) {
-    return p->source_pos <= b->durable.source_seen[p->source_worker % LIMIT_WORKERS_MAX];
+exchange_known exchange_is_known(const broker *b, const publication *p, bool keeps) {
+    u32 from = p->source_worker % LIMIT_WORKERS_MAX;
+    u64 kept = b->durable.source_kept[from], seen = MAX(b->durable.source_seen[from], kept);
+    if (p->source_pos > seen) return EXCHANGE_NEW;
+    return keeps && p->source_pos > kept ? EXCHANGE_NOT_KEPT : EXCHANGE_KNOWN;
 }
 
 // --- after a restart ---
@@ -270,4 +273,13 @@ u64 exchange_seen(const broker *b, u32 from) {
 void exchange_set_seen(broker *b, u32 from, u64 pos) {
     u64 *seen = &b->durable.source_seen[from % LIMIT_WORKERS_MAX];
     *seen = MAX(*seen, pos);
+}
+
+u64 exchange_kept(const broker *b, u32 from) {
+    return b->durable.source_kept[from];
+}
+
+void exchange_set_kept(broker *b, u32 from, u64 pos) {
+    u64 *kept = &b->durable.source_kept[from % LIMIT_WORKERS_MAX];
+    *kept = MAX(*kept, pos);
 }

@@ -21,6 +21,7 @@ static int retained_append(broker *b, const publication *p, store_pos *pos) {
         .props = p->props, .props_len = p->props_len, .props_present = p->props_present,
         .payload = p->payload, .payload_len = p->payload_len,
         .qos = p->qos, .retain = true,
+        .source_worker = p->source_worker, .source_pos = p->source_pos,
     };
     durable_times(b, p, &r);
     u8 head[HASH_BYTES + HEAD_BYTES];
@@ -82,6 +83,7 @@ static void replay(void *context, const store_record *record) {
         counter_add(&b->durable.unreadable, 1);
         return;
     }
+    if (r.source_pos != 0) exchange_set_kept(b, r.source_worker, r.source_pos);
     publication p = durable_publication(b, record->origin, &r);
     if (retained_keeper(b->owner, p.topic, p.topic_len) != b->owner->index) return;
     if (p.payload_len == 0) {

@@ -320,8 +320,8 @@ static void meet(broker *b, const parcel_slot *slot) {
     if (slot->deliver) retained_overtake(b, &b->retained, &p->message);
 }
 
-static int deliver_received(broker *b, parcel_slot *slot, message **stored) {
-    if (!slot->deliver) {
+static int deliver_received(broker *b, parcel_slot *slot, bool known, message **stored) {
+    if (!slot->deliver || known) {
         meet(b, slot);
         return 0;
     }
@@ -363,8 +363,11 @@ static int receive(broker *b, parcel_slot *slot) {
     parcel *p = slot->of;
     message *stored = NULL;
     durable_hold *hold = NULL;
+    bool from_log = p->message.source_pos != 0;
+    exchange_known known = EXCHANGE_NEW;
     if (b->durable.log != NULL) {
-        if (p->message.source_pos != 0 && exchange_is_known(b, &p->message)) {
+        if (from_log) known = exchange_is_known(b, &p->message, slot->store);
+        if (known == EXCHANGE_KNOWN) {
             parcel_return(b, slot);
             return 0;
         }
@@ -374,16 +377,18 @@ static int receive(broker *b, parcel_slot *slot) {
         if (writes && (durable_state(b) == -EAGAIN || (hold = exchange_hold(b)) == NULL)) return -ENOMEM;
     }
     broker_enter(b);
-    int result = deliver_received(b, slot, &stored);
+    int result = deliver_received(b, slot, known != EXCHANGE_NEW, &stored);
     if (result == 0) {
-        picks_received(b, p, &stored);
+        if (known == EXCHANGE_NEW) picks_received(b, p, &stored);
         if (slot->store) store_received(b, slot, &stored);
         if (slot->failure == 0) slot->failure = (u8)-b->durable.pick_failure;
     }
     if (stored != NULL) message_unref(stored);
     broker_leave(b);
-    if (result == 0 && p->message.source_pos != 0) {
+    if (result == 0 && from_log) {
         exchange_set_seen(b, p->message.source_worker, p->message.source_pos);
+        bool kept = slot->store && slot->failure == 0;
+        if (kept) exchange_set_kept(b, p->message.source_worker, p->message.source_pos);
     }
     if (result == 0 && hold != NULL && b->durable.appended != 0) {
         slot_hold_return(hold, slot, b->durable.appended);

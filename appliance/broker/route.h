@@ -228,6 +228,7 @@ typedef struct durable_part {
     u32 behind;          // sessions whose present state could not be written yet: nothing is promised to any
     int refused;         // because the log has no room (-EDQUOT) or has failed (-EIO); 0: only not just now
     u64 source_seen[LIMIT_WORKERS_MAX]; // position of the last record that came from each other worker
+    u64 source_kept[LIMIT_WORKERS_MAX]; // the same, of those whose retained message is kept here
     // Of the message at hand, while it is placed in groups: the publisher's pledge, which waits for each place it
     // is sent to, NULL: nobody waits; its exchange, which goes along; whether it was a ring or the log that had no
     // room just now; and what the log said, when it did not take it.
@@ -432,8 +433,10 @@ void exchange_send(durable_hold *h, parcel *p, store_pos pos, u32 part_bytes, u6
 void exchange_goes_on(durable_hold *h);
 // All slots of a parcel of it are back.
 void exchange_returned(broker *b, const parcel *p);
-// Whether a message from another worker's record has been met, now or in an earlier life.
-bool exchange_is_known(const broker *b, const publication *p);
+// Whether a message from another worker's record has been met, now or in an earlier life. Its retained message has a
+// record of its own, behind the one for sessions, and a power cut may come between them. keeps: it is kept here.
+typedef enum exchange_known { EXCHANGE_NEW, EXCHANGE_NOT_KEPT, EXCHANGE_KNOWN } exchange_known;
+exchange_known exchange_is_known(const broker *b, const publication *p, bool keeps);
 // One more commit of this log that a pledge waits for; without memory for that it fails.
 void pledge_on_log_too(broker *b, pledge *p, store_pos pos);
 // The slot goes home when everything up to pos is on disk. The hold is given up.

@@ -21,6 +21,9 @@ static bool exchanges_write(mqtt_durable *d) {
     for (u32 i = 0; i < w->gw->worker_count; i++) {
         mqtt_change c = {.kind = MQTT_CHANGE_SOURCE, .origin = exchange_seen(w->broker, i), .number = i};
         if (c.origin != 0) mqtt_durable_write(d, &c);
+        c.kind = MQTT_CHANGE_KEPT;
+        c.origin = exchange_kept(w->broker, i);
+        if (c.origin != 0) mqtt_durable_write(d, &c);
     }
     mqtt_durable_clock_write(d);
     mqtt_wills_write(d->all);

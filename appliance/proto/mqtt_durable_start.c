@@ -212,6 +212,7 @@ static void replay_of_session(mqtt_durable *d, mqtt_keep *k, const mqtt_change *
     case MQTT_CHANGE_WILL_DUE:
     case MQTT_CHANGE_WILL_DONE:
     case MQTT_CHANGE_CLOCK:
+    case MQTT_CHANGE_KEPT:
     case MQTT_CHANGE_KINDS: return;
     }
 }
@@ -232,6 +233,8 @@ static void replay_change(mqtt_durable *d, const mqtt_change *c) {
         exchange_forget(b, c->origin);
     } else if (c->kind == MQTT_CHANGE_SOURCE) {
         exchange_set_seen(b, c->number, c->origin);
+    } else if (c->kind == MQTT_CHANGE_KEPT) {
+        exchange_set_kept(b, c->number, c->origin);
     } else if (c->kind == MQTT_CHANGE_EXCHANGE) {
         exchange_open(d, c->session, c->origin, c->number, c->time_ms);
     } else if (c->kind == MQTT_CHANGE_CLOCK) {

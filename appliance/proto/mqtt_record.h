@@ -39,6 +39,7 @@ typedef enum mqtt_change_kind {
     MQTT_CHANGE_WILL_DONE,     // origin: who has to have that will has it, or it was given up
     MQTT_CHANGE_CLOCK,         // origin: pos, id: worker + 1, time_ms: until_ms, number: step in s, flag: it was back
                                // (broker/clock_steps.h); session is not used
+    MQTT_CHANGE_KEPT,          // as SOURCE, of messages whose retained message is kept here
     MQTT_CHANGE_KINDS
 } mqtt_change_kind;
 

@@ -120,24 +120,32 @@ static bool publisher_open(kept *k, kept_publisher *by) {
     return true;
 }
 
-// Sends the open message, for the first time or again, until it is at its end. False: it is open still.
-static bool open_finish(kept *k) {
+// Sends the open message, for the first time or again, until it has been taken. False: the power has gone.
+static bool open_release(kept *k) {
     mqtt_packet p;
     kept_open *o = &k->open;
     kept_publisher *by = &k->publishers[o->by];
     char payload[KEPT_PAYLOAD] = "";
-    if (!o->is_open) return true;
     if (!publisher_open(k, by)) return false;
+    if (o->released) return true;
     if (!o->empty) payload_make(o->kind, o->number, payload);
-    if (!o->released) {
-        script_publish(&by->client, o->topic, o->qos, o->id, o->times > 0, o->retain, payload);
-        o->times++;
-        script_want(&by->client, o->qos == 1 ? MQTT_PUBACK : MQTT_PUBREC, &p);
-        if (script_is_over(k->r)) return false;
-        bool taken = p.ack.reason < MQTT_REASON_UNSPECIFIED || k->flips;
-        RIG_CHECK(k->r, taken, "%s refused: 0x%02x", payload, p.ack.reason);
-        o->released = o->qos == 2;
-    }
+    script_publish(&by->client, o->topic, o->qos, o->id, o->times > 0, o->retain, payload);
+    o->times++;
+    script_want(&by->client, o->qos == 1 ? MQTT_PUBACK : MQTT_PUBREC, &p);
+    if (script_is_over(k->r)) return false;
+    bool taken = p.ack.reason < MQTT_REASON_UNSPECIFIED || k->flips;
+    RIG_CHECK(k->r, taken, "%s refused: 0x%02x", payload, p.ack.reason);
+    o->released = true;
+    return true;
+}
+
+// To its end. False: it is open still.
+static bool open_finish(kept *k) {
+    mqtt_packet p;
+    kept_open *o = &k->open;
+    kept_publisher *by = &k->publishers[o->by];
+    if (!o->is_open) return true;
+    if (!open_release(k)) return false;
     if (o->qos == 2) {
         script_ack(&by->client, MQTT_PUBREL, o->id);
         script_want(&by->client, MQTT_PUBCOMP, &p);
@@ -154,6 +162,14 @@ static kept_open *open_new(kept *k, char kind, u8 qos, const char *topic) {
     return &k->open;
 }
 
+// One log takes its time, from some place in what is done next on.
+static void disk_slow(kept *k) {
+    rig *r = k->r;
+    u32 at = (u32)sim_random_below(&r->rng, r->setup.workers);
+    r->slow_from_ns[at] = sim_now_ns(r->world) + sim_random_below(&r->rng, 8) * NS_PER_MS / 2;
+    r->slow_to_ns[at] = r->slow_from_ns[at] + sim_random_range(&r->rng, 5, 300) * NS_PER_MS;
+}
+
 static void retained_do(kept *k) {
     sim_random *rng = &k->r->rng;
     char topic[16];
@@ -168,6 +184,37 @@ static void retained_do(kept *k) {
     k->next_open[t] = true;
     if (!open_finish(k)) return;
     kept_total.retained++;
+}
+
+// One of QoS 2 has been taken, but is not at its end, when another client's is: that is the last one.
+static void overtaken_do(kept *k) {
+    sim_random *rng = &k->r->rng;
+    mqtt_packet p;
+    char topic[16], payload[KEPT_PAYLOAD];
+    u32 t = (u32)sim_random_below(rng, KEPT_TOPICS);
+    snprintf(topic, sizeof(topic), "r/%u", t);
+    kept_open *o = open_new(k, 'r', 2, topic);
+    o->by = (u8)sim_random_below(rng, KEPT_PUBLISHERS);
+    o->retain = true;
+    o->number = k->retained_count++;
+    k->next[t] = (kept_value){.number = o->number, .is_set = true};
+    k->next_open[t] = true;
+    disk_slow(k); // perhaps before it is written down that the others have it
+    if (!open_release(k)) return;
+    k->value[t] = k->next[t];
+    k->next[t] = (kept_value){.number = k->retained_count++, .is_set = true};
+    k->unsure[t] = true;
+    kept_publisher *other = &k->publishers[(o->by + 1) % KEPT_PUBLISHERS];
+    if (!publisher_open(k, other)) return;
+    payload_make('r', k->next[t].number, payload);
+    script_publish(&other->client, topic, 1, (u16)(++k->last_id % 60000 + 1), false, true, payload);
+    script_want(&other->client, MQTT_PUBACK, &p);
+    if (script_is_over(k->r)) return;
+    k->value[t] = k->next[t];
+    k->next_open[t] = k->unsure[t] = false;
+    if (sim_random_chance(rng, 300)) disk_sim_cut_after(k->r->setup.disk, 1);
+    (void)open_finish(k);
+    kept_total.retained += 2;
 }
 
 static void shared_do(kept *k) {
@@ -223,18 +270,10 @@ static void receiver_do(kept *k) {
 // What is not open any more was acknowledged.
 static void settle(kept *k) {
     for (u32 t = 0; t < KEPT_TOPICS && !k->open.is_open; t++) {
-        if (!k->next_open[t]) continue;
+        if (!k->next_open[t] || k->unsure[t]) continue;
         k->value[t] = k->next[t];
         k->next_open[t] = false;
     }
-}
-
-// One log takes its time, from some place in what is done next on.
-static void disk_slow(kept *k) {
-    rig *r = k->r;
-    u32 at = (u32)sim_random_below(&r->rng, r->setup.workers);
-    r->slow_from_ns[at] = sim_now_ns(r->world) + sim_random_below(&r->rng, 8) * NS_PER_MS / 2;
-    r->slow_to_ns[at] = r->slow_from_ns[at] + sim_random_range(&r->rng, 5, 300) * NS_PER_MS;
 }
 
 static void something_do(kept *k) {
@@ -242,7 +281,8 @@ static void something_do(kept *k) {
     if (sim_random_chance(&k->r->rng, 300)) disk_slow(k);
     if (!open_finish(k)) return;
     settle(k);
-    if (what < 4) retained_do(k);
+    if (what < 3) retained_do(k);
+    else if (what < 4) overtaken_do(k);
     else if (what < 7) shared_do(k);
     else if (what < 8) will_do(k);
     else if (what < 10) plain_do(k);
@@ -258,6 +298,9 @@ static void retained_judge(kept *k, u32 t, bool there, u32 number) {
     bool open = k->next_open[t] && there == k->next[t].is_set && (!there || number == k->next[t].number);
     RIG_CHECK(k->r, last || open || k->flips, "topic r/%u has %s %u, acknowledged was %s %u", t,
               there ? "message" : "none", number, k->value[t].is_set ? "message" : "none", k->value[t].number);
+    if (!k->unsure[t]) return;
+    if (open) k->value[t] = k->next[t]; // nobody sends it again: it is there, or not
+    k->next_open[t] = k->unsure[t] = false;
 }
 
 // What a new client gets.

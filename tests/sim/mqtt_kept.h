@@ -49,6 +49,7 @@ typedef struct kept {
     u32 last_id;
     kept_value value[KEPT_TOPICS], next[KEPT_TOPICS]; // acknowledged; being published, where next_open
     bool next_open[KEPT_TOPICS];
+    bool unsure[KEPT_TOPICS]; // next was sent once, and nobody was told
     u32 retained_count, shared_count, will_count, plain_count;
     u8 plain_qos[KEPT_MAX];
     bool will_wanted[KEPT_MAX]; // its client was there, and has not said goodbye
