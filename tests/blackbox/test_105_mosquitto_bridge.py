@@ -52,6 +52,7 @@ def test_messages_cross_once_and_stay_retained(gateway, protocol):
     watcher = here(gateway, STATE, "up/#", "both/#")
     with bridge(gateway, protocol) as site, Collector(site.port, "#") as there:
         assert watcher.message().payload == b"1"
+        until(lambda: gateway.metric("sluice_broker_subscriptions") == 3 + 2, "the bridge has subscribed, which it does after it has said so")
         local = Client(gateway.address("mqtt"), V5).hello("local")
         remote = Client(("127.0.0.1", site.port), V311).hello("remote")
         assert local.publish("down/a", b"to the site", 1) == 0
